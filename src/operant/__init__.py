@@ -1,0 +1,38 @@
+"""Operant: reinforcement learning at full speed, in Python.
+
+``import operant`` is light: compilers load when a compiled environment is first made.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+from operant.envs.registry import register, register_built_in
+
+if TYPE_CHECKING:
+    from operant import envs, lang
+    from operant.envs.env import Env
+    from operant.vector.env import VecEnv
+    from operant.vector.make import make
+
+_ATTRIBUTES = {
+    "Env": "operant.envs.env",
+    "VecEnv": "operant.vector.env",
+    "make": "operant.vector.make",
+}
+_MODULES = ("envs", "lang")
+
+__all__ = ["Env", "VecEnv", "__version__", "envs", "lang", "make", "register"]
+
+register_built_in()
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ATTRIBUTES:
+        return getattr(import_module(_ATTRIBUTES[name]), name)
+    if name in _MODULES:
+        return import_module(f"operant.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,68 @@
+"""The words an environment may use, and how its functions reach a compiler.
+
+An environment's functions are ordinary Python over numbers. Called with NumPy arrays they compute
+(the ``reference`` backend); called with symbols they record what they compute, and the recorded
+program is printed as source for a compiler (the other backends).
+
+- `words`: the functions an author imports (``where``, ``sin``, ``clip``, ...).
+- `trace`: symbols, the recorded program, and the errors for what a program cannot hold.
+- `floats`: ``sin``, ``exp``, ``log``, ... in float32, written in the language itself.
+- `batch`: NumPy arrays that stay in float32.
+- `numba_source`: a recorded program as source for Numba; `intrinsics`: the few instructions it needs.
+"""
+
+from operant.lang.trace import LanguageError
+from operant.lang.words import (
+    abs,
+    atan,
+    atan2,
+    ceil,
+    clip,
+    cos,
+    exp,
+    floor,
+    log,
+    logical_not,
+    maximum,
+    minimum,
+    normal,
+    pi,
+    randint,
+    sign,
+    sin,
+    sqrt,
+    tan,
+    tanh,
+    to_float,
+    to_int,
+    uniform,
+    where,
+)
+
+__all__ = [
+    "LanguageError",
+    "abs",
+    "atan",
+    "atan2",
+    "ceil",
+    "clip",
+    "cos",
+    "exp",
+    "floor",
+    "log",
+    "logical_not",
+    "maximum",
+    "minimum",
+    "normal",
+    "pi",
+    "randint",
+    "sign",
+    "sin",
+    "sqrt",
+    "tan",
+    "tanh",
+    "to_float",
+    "to_int",
+    "uniform",
+    "where",
+]

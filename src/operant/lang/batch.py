@@ -1,0 +1,69 @@
+"""NumPy arrays that compute as the compiled backends do: float32 and int32, never float64.
+
+NumPy turns ``int32 * float32`` and ``int32 / int32`` into float64; a compiled environment does not.
+`Batch` keeps the two alike, so that the ``reference`` backend differs from the others by no more
+than fused multiply-adds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+class Batch(np.ndarray):
+    """One value per environment, shape ``[num_envs]``, dtype float32, int32 or bool."""
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if method != "__call__" or kwargs.get("out") is not None:
+            arrays = [np.asarray(value) for value in inputs]
+            return getattr(ufunc, method)(*arrays, **kwargs)
+        values = [_plain(value) for value in inputs]
+        floats = ufunc is np.true_divide or any(_is_float(value) for value in values)
+        if floats:
+            values = [_to_float(value) for value in values]
+        if ufunc is np.remainder and floats:  # the compiled definition, see trace.Symbol._mod
+            left, right = values
+            result = left - np.floor(left / right) * right
+        else:
+            result = ufunc(*values, **kwargs)
+        if isinstance(result, tuple):
+            return tuple(batch(part) for part in result)
+        return batch(result)
+
+    def __pow__(self, exponent: Any, mod: None = None) -> Any:
+        if exponent == 0.5:
+            return np.sqrt(self)
+        result = self
+        for _ in range(int(exponent) - 1):  # repeated products, as the compiled backends do
+            result = result * self
+        return result
+
+
+def batch(values: Any) -> Any:
+    """`values` as a `Batch` in float32, int32 or bool; a 0-d result as a NumPy scalar."""
+    array = np.asarray(values)
+    if array.dtype.kind == "f" and array.dtype != np.float32:
+        array = array.astype(np.float32)
+    elif array.dtype.kind in "iu" and array.dtype != np.int32:
+        array = array.astype(np.int32)
+    return array.view(Batch) if array.ndim else array[()]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.float64):
+        return float(value)  # a constant such as np.deg2rad(12): weak, like a Python float
+    return np.asarray(value) if isinstance(value, np.ndarray) else value
+
+
+def _is_float(value: Any) -> bool:
+    if isinstance(value, np.ndarray | np.generic):
+        return value.dtype.kind == "f"
+    return isinstance(value, float)
+
+
+def _to_float(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "iu":
+        return value.astype(np.float32)
+    return value

@@ -1,0 +1,144 @@
+"""The instructions that generated Numba code needs and Numba itself does not offer.
+
+- `select`: a choice without a branch, so that a loop stays one basic block and vectorises.
+- `floor`, `ceil`, `sqrt`, `fabs`: the float32 instruction (``math.floor`` goes through int64).
+- `bits_of`, `float_of`: reinterpret 32 bits. `trailing_zeros`: of a non-zero 64-bit word.
+- `pointer`: from an address.
+- `load`, `store`: access to buffers that are known not to overlap. Numba cannot say so, and LLVM
+  gives up vectorising a loop over more than a handful of arrays rather than compare all their
+  addresses at run time. These carry LLVM's alias scopes instead: buffer 3 never overlaps buffer 5.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+
+def _float_instruction(name: str) -> Any:
+    @intrinsic
+    def instruction(typing_context: Any, x: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            function = builder.module.declare_intrinsic(f"llvm.{name}", [args[0].type])
+            return builder.call(function, args)
+
+        return x(x), generate
+
+    return instruction
+
+
+floor = _float_instruction("floor")
+ceil = _float_instruction("ceil")
+sqrt = _float_instruction("sqrt")
+fabs = _float_instruction("fabs")
+
+
+@intrinsic
+def select(typing_context: Any, condition: Any, a: Any, b: Any) -> Any:
+    """`a` if `condition` else `b`, both already computed and of one type."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.select(args[0], args[1], args[2])
+
+    return a(types.boolean, a, a), generate
+
+
+def _reinterpret(source: Any, target: Any, llvm_type: ir.Type) -> Any:
+    @intrinsic
+    def cast(typing_context: Any, x: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.bitcast(args[0], llvm_type)
+
+        return target(source), generate
+
+    return cast
+
+
+bits_of = _reinterpret(types.float32, types.int32, ir.IntType(32))
+float_of = _reinterpret(types.int32, types.float32, ir.FloatType())
+
+
+@intrinsic
+def pointer(typing_context: Any, address: Any) -> Any:
+    """A pointer from the address in a uint64; the caller keeps the memory alive."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
+
+    return types.voidptr(types.uint64), generate
+
+
+@intrinsic
+def trailing_zeros(typing_context: Any, word: Any) -> Any:
+    """How many low bits of a non-zero uint64 are zero, as an intp."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        function = builder.module.declare_intrinsic(
+            "llvm.cttz", [ir.IntType(64)], ir.FunctionType(ir.IntType(64), [ir.IntType(64), ir.IntType(1)])
+        )
+        return builder.call(function, [args[0], ir.Constant(ir.IntType(1), 1)])
+
+    return types.intp(types.uint64), generate
+
+
+@njit(forceinline=True)
+def minimum(a, b):  # type: ignore[no-untyped-def]
+    """The smaller; NaN if either is."""
+    return select((a < b) | (a != a), a, b)
+
+
+@njit(forceinline=True)
+def maximum(a, b):  # type: ignore[no-untyped-def]
+    """The larger; NaN if either is."""
+    return select((a > b) | (a != a), a, b)
+
+
+MAX_BUFFERS = 128
+
+
+def _mark_disjoint(instruction: Any, module: Any, buffer: int) -> None:
+    """Tell LLVM that this access touches `buffer` and no other numbered buffer."""
+    domain = module.add_metadata(["operant"])
+    scope = module.add_metadata([f"buffer {buffer}", domain])
+    others = [
+        module.add_metadata([f"buffer {other}", domain])
+        for other in range(MAX_BUFFERS)
+        if other != buffer
+    ]
+    instruction.set_metadata("alias.scope", module.add_metadata([scope]))
+    instruction.set_metadata("noalias", module.add_metadata(others))
+
+
+def _element(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.gep(data, [index], inbounds=True)
+
+
+@intrinsic(prefer_literal=True)
+def load(typing_context: Any, buffer: Any, array: Any, index: Any) -> Any:
+    """``array[index]`` of a contiguous 1-d array, known to overlap no other numbered buffer."""
+    number = buffer.literal_value
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        value = builder.load(_element(context, builder, signature.args[1], args[1], args[2]))
+        _mark_disjoint(value, builder.module, number)
+        return context.data_model_manager[array.dtype].from_data(builder, value)
+
+    return array.dtype(buffer, array, types.intp), generate
+
+
+@intrinsic(prefer_literal=True)
+def store(typing_context: Any, buffer: Any, array: Any, index: Any, value: Any) -> Any:
+    """``array[index] = value`` of a contiguous 1-d array that overlaps no other numbered buffer."""
+    number = buffer.literal_value
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.data_model_manager[array.dtype].as_data(builder, args[3])
+        target = _element(context, builder, signature.args[1], args[1], args[2])
+        _mark_disjoint(builder.store(data, target), builder.module, number)
+        return context.get_dummy_value()
+
+    return types.void(buffer, array, types.intp, array.dtype), generate

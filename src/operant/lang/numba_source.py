@@ -1,0 +1,133 @@
+"""A recorded program as Python source for Numba.
+
+Numba types Python literals as float64 and widens int32 arithmetic to int64; both would halve the
+SIMD width. So every constant is written ``f32(...)`` or ``i32(...)`` and every integer result is
+cast back.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+
+from operant.lang import floats
+from operant.lang.trace import BOOL, FLOAT, INT, Node, Program, Symbol
+
+_INFIX = {
+    "add": "+",
+    "subtract": "-",
+    "multiply": "*",
+    "divide": "/",
+    "less": "<",
+    "less_equal": "<=",
+    "equal": "==",
+    "not_equal": "!=",
+    "and": "&",
+    "or": "|",
+    "shift_left": "<<",
+    "shift_right": ">>",
+    "floor_divide": "//",
+    "mod": "%",
+}
+_CALLS = {
+    "where": "select",
+    "to_float": "f32",
+    "to_int": "i32",
+    "bits_of": "bits_of",
+    "float_of": "float_of",
+    "floor": "floor",
+    "ceil": "ceil",
+    "sqrt": "sqrt",
+    "minimum": "minimum",
+    "maximum": "maximum",
+}
+COMPOSED = ("sin", "cos", "tan", "exp", "log", "tanh", "atan", "atan2")
+_LINE = 88  # longer expressions get a name of their own
+
+
+def function_source(program: Program, name: str, suffix: str = "") -> str:
+    """``def name(inputs): ... return outputs``; composed words are called as ``word + suffix``."""
+    uses = [0] * len(program.nodes)
+    for node in program.nodes:
+        for arg in node.args:
+            uses[arg] += 1
+    for output in program.outputs:
+        uses[output] += 1
+    texts: dict[int, str] = {}
+    lines = []
+    for index, node in enumerate(program.nodes):
+        if not _needed(index, uses, program):
+            continue
+        text = _expression(node, [texts[arg] for arg in node.args], suffix)
+        atom = node.op in ("input", "constant")
+        if not atom and (uses[index] > 1 or len(text) > _LINE):
+            lines.append(f"    v{index} = {text}")
+            text = f"v{index}"
+        texts[index] = text
+    outputs = "".join(f"{texts[output]}, " for output in program.outputs)
+    lines.append(f"    return ({outputs.strip()})")
+    return f"def {name}({', '.join(program.inputs)}):\n" + "\n".join(lines) + "\n"
+
+
+def _needed(index: int, uses: list[int], program: Program) -> bool:
+    return uses[index] > 0 or program.nodes[index].op == "input"
+
+
+def composed_words(programs: list[Program]) -> list[str]:
+    """The composed words these programs call, directly or through each other, in order."""
+    found: list[str] = []
+    for program in programs:
+        for node in program.nodes:
+            if node.op in COMPOSED and node.op not in found:
+                inner = composed_words([word_program(node.op)])
+                found.extend(word for word in inner if word not in found)
+                found.append(node.op)
+    return found
+
+
+def word_program(word: str) -> Program:
+    """The recorded float32 arithmetic of a composed word."""
+    function: Callable[..., Symbol] = getattr(floats, word)
+    program = Program()
+    inputs = [program.input(name, FLOAT) for name in inspect.signature(function).parameters]
+    program.outputs.append(function(*inputs).index)
+    return program
+
+
+def word_source(word: str, suffix: str = "") -> str:
+    """A composed word as a function of one result."""
+    text = function_source(word_program(word), word + suffix, suffix)
+    head, _, result = text.rpartition("return (")
+    return f"{head}return {result.rstrip().removesuffix(',)')}\n"
+
+
+def _expression(node: Node, args: list[str], suffix: str) -> str:
+    match node.op:
+        case "input":
+            return str(node.value)
+        case "constant":
+            return _constant(node)
+        case "negative":
+            text = f"(-{args[0]})"
+        case "abs":
+            text = f"fabs({args[0]})" if node.dtype == FLOAT else f"abs({args[0]})"
+        case "not":
+            text = f"(not {args[0]})"
+        case "xor":
+            text = f"({args[0]} {'!=' if node.dtype == BOOL else '^'} {args[1]})"
+        case op if op in _INFIX:
+            text = f"({args[0]} {_INFIX[op]} {args[1]})"
+        case op if op in COMPOSED:
+            return f"{op}{suffix}({', '.join(args)})"
+        case op:
+            return f"{_CALLS[op]}({', '.join(args)})"
+    return f"i32{text if text.startswith('(') else f'({text})'}" if node.dtype == INT else text
+
+
+def _constant(node: Node) -> str:
+    if node.dtype == BOOL:
+        return str(node.value)
+    if node.dtype == INT:
+        return f"i32({node.value})"
+    value = float(node.value)  # type: ignore[arg-type]
+    return f"f32({value!r})"  # inf and nan are names in the generated module

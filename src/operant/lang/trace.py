@@ -1,0 +1,500 @@
+"""Recording a function: call it with symbols, keep what it computed.
+
+A `Symbol` stands for one number of one environment. Arithmetic on symbols adds nodes to a
+`Program`; equal nodes are recorded once. What cannot be recorded (``if`` on a symbol, ``math.sin``,
+``and``) raises `LanguageError` with the author's file and line and what to write instead.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import operator
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+import numpy as np
+
+FLOAT, INT, BOOL = "float", "int", "bool"
+NODE_LIMIT = 20_000  # an unrolled loop beyond this would compile for minutes
+_HERE = str(Path(__file__).parent)
+
+
+class LanguageError(TypeError):
+    """An environment's function does something no compiled backend can run.
+
+    The message starts with ``file:line`` of the author's own code.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One recorded operation: `args` are indices of earlier nodes, `value` is a constant or a name."""
+
+    op: str
+    args: tuple[int, ...]
+    dtype: str
+    value: float | int | bool | str | None = None
+
+
+@dataclass
+class Program:
+    """A recorded function: `nodes` in order of computation, `inputs` by name, `outputs` by index."""
+
+    nodes: list[Node] = field(default_factory=list)
+    inputs: list[str] = field(default_factory=list)
+    outputs: list[int] = field(default_factory=list)
+    _known: dict[tuple[object, ...], int] = field(default_factory=dict, repr=False)
+
+    def add(
+        self,
+        op: str,
+        args: tuple[int, ...],
+        dtype: str,
+        value: float | int | bool | str | None = None,
+    ) -> Symbol:
+        """The symbol of this operation, recorded now or found among the recorded ones."""
+        # repr tells 0.0 from -0.0 and 1 from 1.0 from True, which compare equal.
+        key = (op, args, dtype, repr(value))
+        index = self._known.get(key)
+        if index is None:
+            if len(self.nodes) >= NODE_LIMIT:
+                fail(
+                    f"the function unrolls to more than {NODE_LIMIT} operations; "
+                    "shorten the Python loop (its passes are all written out)"
+                )
+            index = self._known[key] = len(self.nodes)
+            self.nodes.append(Node(op, args, dtype, value))
+        return Symbol(self, index, dtype)
+
+    def input(self, name: str, dtype: str) -> Symbol:
+        """A new named input."""
+        self.inputs.append(name)
+        return self.add("input", (), dtype, name)
+
+    def constant(self, value: float | int | bool) -> Symbol:
+        """A constant; its Python type gives its dtype. Floats are rounded to float32."""
+        if isinstance(value, bool):
+            return self.add("constant", (), BOOL, value)
+        if isinstance(value, int):
+            if not -(2**31) <= value < 2**31:
+                fail(f"the integer {value} does not fit in 32 bits")
+            return self.add("constant", (), INT, value)
+        return self.add("constant", (), FLOAT, float(np.float32(value)))
+
+    def signature(self) -> tuple[object, ...]:
+        """What was recorded, comparable: equal signatures compute the same."""
+        return (tuple(self.nodes), tuple(self.outputs))
+
+
+def fail(message: str) -> NoReturn:
+    """Raise `LanguageError` located at the author's line."""
+    frame = author_frame()
+    if frame is None:
+        raise LanguageError(message)
+    raise LanguageError(f"{frame.f_code.co_filename}:{frame.f_lineno}: {message}")
+
+
+def author_frame() -> FrameType | None:
+    """The innermost frame outside this package and NumPy: the line the author wrote."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        module = frame.f_globals.get("__name__", "")
+        if not name.startswith(_HERE) and not module.startswith("numpy"):
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def as_symbol(program: Program, value: object) -> Symbol:
+    """`value` as a symbol of `program`: a symbol as it is, a Python or NumPy number as a constant."""
+    if isinstance(value, Symbol):
+        if value.program is not program:
+            fail("a value of another call was kept and used; compute it again in this function")
+        return value
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bool | int | float):
+        return program.constant(value)
+    fail(f"expected a number, got {type(value).__name__} {value!r}")
+
+
+def cast(symbol: Symbol, dtype: str) -> Symbol:
+    """`symbol` converted to `dtype`; constants are converted now."""
+    if symbol.dtype == dtype:
+        return symbol
+    node = symbol.node
+    if node.op == "constant":
+        convert: Callable[[Any], Any] = {FLOAT: float, INT: int, BOOL: bool}[dtype]
+        return symbol.program.constant(convert(node.value))
+    return symbol.program.add(f"to_{dtype}", (symbol.index,), dtype)
+
+
+def common(symbols: Sequence[Symbol], what: str) -> list[Symbol]:
+    """The symbols at one dtype: floats win over ints; truth values mix with nothing."""
+    dtypes = {s.dtype for s in symbols}
+    if BOOL in dtypes and len(dtypes) > 1:
+        fail(f"{what} mixes a truth value with a number; convert it: to_float(condition)")
+    if FLOAT in dtypes:
+        return [cast(s, FLOAT) for s in symbols]
+    return list(symbols)
+
+
+def record(op: str, *values: object, dtype: str | None = None) -> Symbol:
+    """Record `op` on values brought to one dtype; the result has `dtype`, or theirs."""
+    program = next(v.program for v in values if isinstance(v, Symbol))
+    symbols = common([as_symbol(program, v) for v in values], f"`{op}`")
+    return program.add(op, tuple(s.index for s in symbols), dtype or symbols[0].dtype)
+
+
+def record_float(op: str, *values: object) -> Symbol:
+    """Record `op` on values converted to float; the result is a float."""
+    program = next(v.program for v in values if isinstance(v, Symbol))
+    symbols = [as_symbol(program, v) for v in values]
+    for symbol in symbols:
+        if symbol.dtype == BOOL:
+            fail(f"`{op}` of a truth value; convert it: to_float(condition)")
+    return program.add(op, tuple(cast(s, FLOAT).index for s in symbols), FLOAT)
+
+
+_SYMBOLS = {
+    "add": "+",
+    "subtract": "-",
+    "multiply": "*",
+    "less": "<",
+    "less_equal": "<=",
+    "floor_divide": "//",
+    "mod": "%",
+}
+
+
+class Symbol:
+    """A number of one environment whose value is not known while the function is recorded."""
+
+    __slots__ = ("dtype", "index", "program")
+    __hash__ = None  # type: ignore[assignment]  # == records a comparison, so it cannot be a key
+
+    def __init__(self, program: Program, index: int, dtype: str) -> None:
+        self.program = program
+        self.index = index
+        self.dtype = dtype
+
+    @property
+    def node(self) -> Node:
+        """The operation that computes this symbol."""
+        return self.program.nodes[self.index]
+
+    def __repr__(self) -> str:
+        return f"<{self.dtype} {self.node.op} #{self.index}>"
+
+    # Arithmetic -----------------------------------------------------------------------------
+    def _arithmetic(self, op: str, other: object, swap: bool = False) -> Symbol:
+        left, right = (other, self) if swap else (self, other)
+        if BOOL in (self.dtype, getattr(other, "dtype", None)) or isinstance(other, bool):
+            fail(
+                f"`{_SYMBOLS.get(op, op)}` on a truth value; "
+                "write to_float(condition) or where(condition, a, b)"
+            )
+        return record(op, left, right)
+
+    def __add__(self, other: object) -> Symbol:
+        return self._arithmetic("add", other)
+
+    def __radd__(self, other: object) -> Symbol:
+        return self._arithmetic("add", other, swap=True)
+
+    def __sub__(self, other: object) -> Symbol:
+        return self._arithmetic("subtract", other)
+
+    def __rsub__(self, other: object) -> Symbol:
+        return self._arithmetic("subtract", other, swap=True)
+
+    def __mul__(self, other: object) -> Symbol:
+        return self._arithmetic("multiply", other)
+
+    def __rmul__(self, other: object) -> Symbol:
+        return self._arithmetic("multiply", other, swap=True)
+
+    def __truediv__(self, other: object) -> Symbol:
+        return record_float("divide", self, other)
+
+    def __rtruediv__(self, other: object) -> Symbol:
+        return record_float("divide", other, self)
+
+    def __floordiv__(self, other: object) -> Symbol:
+        return self._floor_divide(self, other)
+
+    def __rfloordiv__(self, other: object) -> Symbol:
+        return self._floor_divide(other, self)
+
+    def _floor_divide(self, left: object, right: object) -> Symbol:
+        left, right = common([as_symbol(self.program, v) for v in (left, right)], "`//`")
+        if left.dtype == FLOAT:
+            return record("floor", left / right)
+        return record("floor_divide", left, right)
+
+    def __mod__(self, other: object) -> Symbol:
+        return self._mod(self, other)
+
+    def __rmod__(self, other: object) -> Symbol:
+        return self._mod(other, self)
+
+    def _mod(self, left: object, right: object) -> Symbol:
+        left, right = common([as_symbol(self.program, v) for v in (left, right)], "`%`")
+        if left.dtype == FLOAT:
+            return left - record("floor", left / right) * right
+        return record("mod", left, right)
+
+    def __pow__(self, exponent: object) -> Symbol:
+        if isinstance(exponent, float) and exponent == 0.5:
+            return record_float("sqrt", self)
+        if isinstance(exponent, float) and exponent.is_integer():
+            exponent = int(exponent)
+        if not isinstance(exponent, int) or isinstance(exponent, bool) or not 1 <= exponent <= 16:
+            fail(
+                f"`**` takes a whole exponent from 1 to 16, or 0.5, got {exponent!r}; "
+                "write exp(y * log(x)) for other powers of a positive x"
+            )
+        result = self
+        for _ in range(exponent - 1):
+            result = result * self
+        return result
+
+    def __rpow__(self, base: object) -> Symbol:
+        fail("`**` with a variable exponent; write exp(y * log(x)) for a positive x")
+
+    def __neg__(self) -> Symbol:
+        if self.dtype == BOOL:
+            fail("`-` of a truth value; write logical_not(condition)")
+        return record("negative", self)
+
+    def __pos__(self) -> Symbol:
+        return self
+
+    def __abs__(self) -> Symbol:
+        if self.dtype == BOOL:
+            fail("abs() of a truth value")
+        return record("abs", self)
+
+    # Comparisons and truth values -----------------------------------------------------------
+    def __lt__(self, other: object) -> Symbol:
+        return record("less", self, other, dtype=BOOL)
+
+    def __le__(self, other: object) -> Symbol:
+        return record("less_equal", self, other, dtype=BOOL)
+
+    def __gt__(self, other: object) -> Symbol:
+        return record("less", other, self, dtype=BOOL)
+
+    def __ge__(self, other: object) -> Symbol:
+        return record("less_equal", other, self, dtype=BOOL)
+
+    def __eq__(self, other: object) -> Symbol:  # type: ignore[override]
+        return record("equal", self, other, dtype=BOOL)
+
+    def __ne__(self, other: object) -> Symbol:  # type: ignore[override]
+        return record("not_equal", self, other, dtype=BOOL)
+
+    def _bitwise(self, op: str, other: object) -> Symbol:
+        other = as_symbol(self.program, other)
+        if FLOAT in (self.dtype, other.dtype):
+            fail(f"`{op}` needs truth values or integers, got {self.dtype} and {other.dtype}")
+        return record(op, self, other)
+
+    def __and__(self, other: object) -> Symbol:
+        return self._bitwise("and", other)
+
+    __rand__ = __and__
+
+    def __or__(self, other: object) -> Symbol:
+        return self._bitwise("or", other)
+
+    __ror__ = __or__
+
+    def __xor__(self, other: object) -> Symbol:
+        return self._bitwise("xor", other)
+
+    __rxor__ = __xor__
+
+    def __invert__(self) -> Symbol:
+        if self.dtype != BOOL:
+            fail(f"`~` needs a truth value, got {self.dtype}")
+        return record("not", self)
+
+    def __lshift__(self, other: object) -> Symbol:
+        return self._shift("shift_left", other)
+
+    def __rshift__(self, other: object) -> Symbol:
+        return self._shift("shift_right", other)
+
+    def _shift(self, op: str, other: object) -> Symbol:
+        if self.dtype != INT or not isinstance(other, int) or not 0 <= other < 32:
+            fail("a shift needs an integer and a constant distance from 0 to 31")
+        return record(op, self, other)
+
+    # What cannot be recorded ----------------------------------------------------------------
+    def __bool__(self) -> bool:
+        fail(_truth_advice())
+
+    def __float__(self) -> float:
+        fail(_call_advice("float()", "to_float(x)"))
+
+    def __int__(self) -> int:
+        fail(_call_advice("int()", "to_int(x)"))
+
+    def __index__(self) -> int:
+        fail(
+            "a value that differs per environment was used as an index or a loop bound; choose "
+            "with where(), or loop over a constant range()"
+        )
+
+    def __round__(self, digits: int | None = None) -> float:
+        fail("round() of a value that differs per environment; write floor(x + 0.5)")
+
+    def __floor__(self) -> int:
+        fail("math.floor() cannot be compiled; write operant.lang.floor(x)")
+
+    def __ceil__(self) -> int:
+        fail("math.ceil() cannot be compiled; write operant.lang.ceil(x)")
+
+    def __trunc__(self) -> int:
+        fail("math.trunc() cannot be compiled; write to_int(x)")
+
+    def __iter__(self) -> NoReturn:
+        fail("a single number was unpacked or looped over; is this a scalar space or field?")
+
+    def __len__(self) -> int:
+        fail("len() of a single number")
+
+    def __getitem__(self, key: object) -> NoReturn:
+        fail("a single number was indexed; a Discrete action is a plain int, not a tuple")
+
+    def __array__(self, *args: object, **kwargs: object) -> NoReturn:
+        fail("a NumPy function cannot be compiled; use the words of operant.lang")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: object, **kwargs: object) -> Any:
+        if method == "__call__" and not kwargs and ufunc.__name__ in _OPERATORS:
+            if any(isinstance(value, np.ndarray) for value in inputs):
+                fail("a NumPy array meets a number; write the components out one by one")
+            values = [v.item() if isinstance(v, np.generic) else v for v in inputs]
+            return _OPERATORS[ufunc.__name__](*values)  # np.float64(2) * symbol
+        fail(f"np.{ufunc.__name__} cannot be compiled; {_word_for(ufunc.__name__)}")
+
+    def __array_function__(self, function: Any, *args: object, **kwargs: object) -> NoReturn:
+        fail(f"np.{function.__name__} cannot be compiled; {_word_for(function.__name__)}")
+
+
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "divide": operator.truediv,
+    "less": operator.lt,
+    "less_equal": operator.le,
+    "greater": operator.gt,
+    "greater_equal": operator.ge,
+    "equal": operator.eq,
+    "not_equal": operator.ne,
+    "remainder": operator.mod,
+    "floor_divide": operator.floordiv,
+}
+_RENAMED = {
+    "absolute": "abs",
+    "fabs": "abs",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "fmin": "minimum",
+    "fmax": "maximum",
+    "min": "minimum",
+    "max": "maximum",
+    "float32": "to_float",
+    "int32": "to_int",
+}
+
+
+def _word_for(name: str) -> str:
+    from operant import lang
+
+    word = _RENAMED.get(name, name)
+    if word in lang.__all__:
+        return f"write operant.lang.{word}"
+    return "use the words of operant.lang"
+
+
+def _author_expression(wanted: Callable[[ast.AST], bool]) -> ast.AST | None:
+    """The innermost wanted syntax node around the author's current instruction."""
+    frame = author_frame()
+    if frame is None:
+        return None
+    positions = list(frame.f_code.co_positions())
+    line, _, column, _ = positions[min(frame.f_lasti // 2, len(positions) - 1)]
+    source = "".join(linecache.getlines(frame.f_code.co_filename))
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return None
+    best: ast.AST | None = None
+    best_size = sys.maxsize
+    here = (line or frame.f_lineno, column or 0)
+    for node in ast.walk(tree):
+        if wanted(node) and hasattr(node, "end_lineno"):
+            start = (node.lineno, node.col_offset)  # type: ignore[attr-defined]
+            end = (node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
+            size = (end[0] - start[0]) * 1000 + end[1] - start[1]
+            if start <= here < end and size < best_size:
+                best, best_size = node, size
+    return best
+
+
+def _asks_for_truth(node: ast.AST) -> bool:
+    match node:
+        case ast.If() | ast.While() | ast.IfExp() | ast.BoolOp() | ast.Assert():
+            return True
+        case ast.UnaryOp(op=ast.Not()) | ast.Compare(ops=[_, _, *_]):
+            return True
+        case ast.Compare(ops=[ast.In() | ast.NotIn()]):
+            return True
+        case ast.Call(func=ast.Name(id="min" | "max" | "bool")):
+            return True
+    return False
+
+
+def _truth_advice() -> str:
+    node = _author_expression(_asks_for_truth)
+    differs = "on a value that differs per environment"
+    match node:
+        case ast.BoolOp(op=ast.And()):
+            return f"`and` {differs}; write (a) & (b)"
+        case ast.BoolOp(op=ast.Or()):
+            return f"`or` {differs}; write (a) | (b)"
+        case ast.UnaryOp(op=ast.Not()):
+            return f"`not` {differs}; write logical_not(a)"
+        case ast.Compare(ops=[_, _, *_]):
+            return f"a chained comparison {differs}; write (a < b) & (b < c)"
+        case ast.Compare(ops=[ast.In() | ast.NotIn()]):
+            return f"`in` {differs}; write (x == a) | (x == b)"
+        case ast.Call(func=ast.Name(id="min" | "max" as name)):
+            return f"{name}() {differs}; write {name}imum(a, b)"
+        case ast.Call(func=ast.Name(id="bool")):
+            return f"bool() {differs}; a comparison already is a truth value"
+        case ast.While():
+            return f"`while` {differs}; loop over a constant range() and select with where()"
+        case ast.Assert():
+            return f"`assert` {differs}; remove it (`operant check` looks for NaN and bounds)"
+        case ast.IfExp():
+            return f"`a if condition else b` {differs}; write where(condition, a, b)"
+    return f"`if` {differs}; write where(condition, a, b)"
+
+
+def _call_advice(what: str, instead: str) -> str:
+    node = _author_expression(lambda node: isinstance(node, ast.Call))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        module = node.func.value
+        if isinstance(module, ast.Name) and module.id in ("math", "np", "numpy", "cmath"):
+            return f"{module.id}.{node.func.attr}() cannot be compiled; {_word_for(node.func.attr)}"
+    return f"{what} of a value that differs per environment; write {instead}"

@@ -1,0 +1,1 @@
+"""Running many environments: the vector API and its backends."""

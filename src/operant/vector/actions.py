@@ -1,0 +1,55 @@
+"""What a caller may pass as actions, and the sentences for what it may not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from operant.envs.rules import Layout
+from operant.lang.trace import INT
+
+
+def as_actions(actions: Any, layout: Layout, num_envs: int) -> np.ndarray:
+    """`actions` as a contiguous array ``[num_envs, *shape]`` of a kind the backends accept.
+
+    Takes anything NumPy can wrap: arrays of any strides, lists, CPU tensors. A contiguous array of
+    the right kind is returned as it is.
+
+    Raises:
+        TypeError: numbers of the wrong kind, such as floats for a Discrete space.
+        ValueError: the wrong shape.
+    """
+    shape = (num_envs, *layout.shape)
+    try:
+        array = np.asarray(actions)
+    except Exception as error:
+        raise TypeError(
+            f"actions must be an array of shape {shape}, got {type(actions).__name__}: {error}"
+        ) from None
+    if array.shape != shape:
+        raise ValueError(
+            f"actions must have shape {shape}: one {layout.space} for each of {num_envs} "
+            f"environments; got shape {array.shape}"
+        )
+    if layout.dtype == INT:
+        if array.dtype.kind not in "iu":
+            raise TypeError(f"actions of {layout.space} must be integers, got {array.dtype}")
+        return np.ascontiguousarray(array, np.int64 if array.dtype.itemsize < 4 else array.dtype)
+    if array.dtype.kind not in "fiu":
+        raise TypeError(f"actions of {layout.space} must be floats, got {array.dtype}")
+    return np.ascontiguousarray(array, np.float32)
+
+
+def bad_action_message(actions: np.ndarray, layout: Layout) -> str:
+    """Which action was refused and what is allowed."""
+    rows = actions.reshape(len(actions), layout.size)
+    if layout.dtype == INT:
+        bad = (rows < np.array(layout.low)) | (rows >= np.array(layout.high))
+        wanted = f"an action of {layout.space}"
+    else:
+        bad = ~np.isfinite(rows)
+        wanted = "finite numbers"
+    env = int(np.flatnonzero(bad.any(axis=1))[0])
+    value = rows[env, 0] if layout.scalar else rows[env].tolist()
+    return f"action {value} of environment {env} is not allowed; expected {wanted}"

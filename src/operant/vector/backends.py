@@ -1,0 +1,93 @@
+"""Which ways of running environments there are, and which one a caller gets."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from operant.envs.rules import Rules
+from operant.vector.buffers import Buffers
+
+
+class Backend(Protocol):
+    """What `VecEnv` asks of a backend: all methods work on the buffers it was created with."""
+
+    def reset(self, mask: np.ndarray, now_us: int) -> None:
+        """Begin a new episode in the environments of `mask`, bool ``[num_envs]``."""
+
+    def observe(self, mask: np.ndarray) -> None:
+        """Write the observations of the environments of `mask` from their states."""
+
+    def take_actions(self, actions: np.ndarray) -> bool:
+        """Copy actions to ``buffers.action``; False, and no promise what was copied, if one is bad."""
+
+    def step(self, now_us: int) -> int:
+        """One step of every environment; how many finished."""
+
+    def close(self) -> None:
+        """Release threads."""
+
+
+Create = Callable[[Rules, Buffers, int, AutoresetMode, int], Backend]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A backend and why it was chosen."""
+
+    name: str
+    reason: str
+    threads: bool
+    create: Create
+
+
+def _create_reference(
+    rules: Rules, buffers: Buffers, max_steps: int, mode: AutoresetMode, workers: int
+) -> Backend:
+    from operant.vector.reference import ReferenceBackend
+
+    return ReferenceBackend(rules, buffers, max_steps, mode)
+
+
+def _create_cpu(
+    rules: Rules, buffers: Buffers, max_steps: int, mode: AutoresetMode, workers: int
+) -> Backend:
+    from operant.vector.numba import NumbaBackend
+
+    return NumbaBackend(rules, buffers, max_steps, mode, workers)
+
+
+BACKENDS = ("reference", "cpu")
+
+
+def available_backends() -> list[str]:
+    """The backends that can run on this machine."""
+    return [name for name in BACKENDS if name != "cpu" or _has_numba()]
+
+
+def choose_backend(name: Any) -> Choice:
+    """The backend of this name, or for ``"auto"`` the fastest one that can run here.
+
+    Raises:
+        ValueError: no such backend, or it cannot run here.
+    """
+    if name == "reference":
+        return Choice("reference", "asked for", False, _create_reference)
+    if name == "cpu":
+        if not _has_numba():
+            raise ValueError("backend 'cpu' needs numba, which is not installed: pip install numba")
+        return Choice("cpu", "asked for", True, _create_cpu)
+    if name == "auto":
+        if _has_numba():
+            return Choice("cpu", "auto: the fastest backend present", True, _create_cpu)
+        return Choice("reference", "auto: numba is not installed", False, _create_reference)
+    raise ValueError(f"backend must be 'auto', 'reference' or 'cpu', got {name!r}")
+
+
+def _has_numba() -> bool:
+    return importlib.util.find_spec("numba") is not None

@@ -1,0 +1,342 @@
+"""`VecEnv`: many copies of one environment behind Gymnasium's vector API."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from operant.envs.env import Env
+from operant.envs.rules import Rules, call
+from operant.vector.actions import as_actions, bad_action_message
+from operant.vector.backends import choose_backend
+from operant.vector.buffers import Buffers
+from operant.vector.seeding import assign_streams, checked_seed, fresh_seed
+from operant.vector.state import read_state, write_state
+
+_NO_LIMIT = 2**31 - 1
+_MAX_ENVS = 2**30
+
+
+class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
+    """A batch of `num_envs` environments that step together.
+
+    A real `gymnasium.vector.VectorEnv`. Observations are ``[num_envs, *obs]``, float32 (int64 for
+    Discrete and MultiDiscrete); rewards float32 ``[num_envs]``; ``terminated`` and ``truncated``
+    bool ``[num_envs]``.
+
+    Episodes that finish are reported in the format of Gymnasium's ``RecordEpisodeStatistics``:
+    ``info["episode"]`` holds ``r`` (return), ``l`` (length) and ``t`` (seconds), zero for the
+    others, and ``info["_episode"]`` says which finished. If that wrapper is itself around this
+    environment, the report is left to it.
+
+    Args:
+        env: the environment class.
+        num_envs: how many.
+        backend: ``"reference"``, ``"cpu"``, or ``"auto"`` for the fastest one present.
+        workers: threads that share a step (``cpu`` backend). The results do not depend on it.
+        seed: used by the first ``reset`` that is given none.
+        autoreset_mode: when a finished environment is reset, see `gymnasium.vector.AutoresetMode`;
+            also its value as a string, such as ``"SameStep"``. SAME_STEP reports the last
+            observation in ``info["final_obs"]``, a dense array with the mask
+            ``info["_final_obs"]``.
+        copy: True: what ``reset`` and ``step`` return is yours to keep. False: it is a view of
+            buffers that the next call overwrites; nothing is allocated or copied.
+        render_mode: ``"rgb_array"`` or None.
+        max_episode_steps: truncate after so many steps; None for the environment's own limit.
+        params: parameters of the environment, such as ``gravity=1.6``.
+
+    Raises:
+        ValueError, TypeError: an argument is out of range or of the wrong kind; the message says
+            what came and what was expected.
+    """
+
+    env_class: ClassVar[type[Env] | None] = None
+    """The environment of a subclass such as ``CartPoleVecEnv``."""
+    metadata: dict[str, Any] = {
+        "render_modes": ["rgb_array"],
+        "autoreset_mode": AutoresetMode.NEXT_STEP,
+    }
+
+    def __init__(
+        self,
+        env: type[Env],
+        num_envs: int = 1,
+        *,
+        backend: str = "auto",
+        workers: int = 1,
+        seed: int | None = None,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        copy: bool = True,
+        render_mode: str | None = None,
+        max_episode_steps: int | None = None,
+        **params: Any,
+    ) -> None:
+        self.closed = True  # until everything below has worked
+        if not (isinstance(env, type) and issubclass(env, Env)):
+            raise TypeError(f"env must be a subclass of operant.Env, got {env!r}")
+        self.num_envs = _checked_count("num_envs", num_envs, _MAX_ENVS)
+        self.autoreset_mode = _checked_mode(autoreset_mode)
+        limit = env.max_episode_steps if max_episode_steps is None else max_episode_steps
+        if limit is not None:
+            limit = _checked_count("max_episode_steps", limit, _NO_LIMIT)
+        if render_mode not in (None, "rgb_array"):
+            raise ValueError(f"render_mode must be 'rgb_array' or None, got {render_mode!r}")
+        workers = _checked_count("workers", workers, max(64, 4 * (os.cpu_count() or 1)))
+        self._first_seed = None if seed is None else checked_seed(seed)
+
+        self.rules = Rules.of(env, params)
+        self.max_episode_steps = limit
+        self.render_mode = render_mode
+        self.copy = bool(copy)
+        self.metadata = {
+            **self.metadata,
+            "autoreset_mode": self.autoreset_mode,
+            "render_fps": env.render_fps,
+        }
+        self.single_observation_space = self.rules.observation.space
+        self.single_action_space = self.rules.action.space
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+
+        self._buffers = b = Buffers.allocate(self.rules, self.num_envs)
+        chosen = choose_backend(backend)
+        self.backend = chosen.name
+        self.backend_reason = chosen.reason
+        self.workers = workers if chosen.threads else 1
+        self._backend = chosen.create(
+            self.rules, b, limit or _NO_LIMIT, self.autoreset_mode, self.workers
+        )
+        self._results = (b.cut("obs"), b.cut("reward"), b.cut("terminated"), b.cut("truncated"))
+        self._action_shape = (self.num_envs, *self.rules.action.shape)
+        self._action_dtypes = _fast_dtypes(self.rules.action.dtype)
+        self._was_reset = False
+        self._awaits_reset = False  # DISABLED mode: some environment finished and was not reset
+        self._reports_episodes = True
+        self.closed = False
+
+    # Gymnasium's API ------------------------------------------------------------------------
+    def reset(
+        self,
+        *,
+        seed: int | list[int | None] | np.ndarray | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Begin new episodes; the observations ``[num_envs, *obs]`` and an empty info.
+
+        Args:
+            seed: an int for the batch, or one per environment (None leaves that one alone). Without
+                a seed the random streams go on where they are.
+            options: ``{"reset_mask": bool[num_envs]}`` resets only those environments.
+
+        Raises:
+            ValueError, TypeError: a bad seed, mask or option; the batch is unchanged.
+        """
+        self._check_open()
+        mask = self._reset_mask(options)
+        if seed is not None:
+            assign_streams(self._buffers, seed, mask)
+            self._first_seed = None
+        elif not self._was_reset:
+            first = fresh_seed() if self._first_seed is None else self._first_seed
+            assign_streams(self._buffers, first, np.ones(self.num_envs, np.bool_))
+        if isinstance(seed, int):
+            super().reset(seed=seed)
+        if not self._was_reset:
+            mask = np.ones(self.num_envs, np.bool_)
+        self._backend.reset(mask, time.perf_counter_ns() // 1000)
+        self._was_reset = True
+        self._awaits_reset = self._awaits_reset and bool(self._buffers.cut("done").any())
+        self._reports_episodes = not _recorded_by_wrapper(self)
+        return self._hand_out(self._results[0]), {}
+
+    def step(
+        self, actions: Any
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """One step of every environment: obs, reward, terminated, truncated, info.
+
+        Args:
+            actions: ``[num_envs]`` integers for Discrete, ``[num_envs, k]`` for MultiDiscrete and
+                Box. Finite Box actions outside the bounds are passed on (the classic environments
+                limit them, as Gymnasium's do).
+
+        Raises:
+            ValueError, TypeError: wrong shape, wrong kind, out of range or not finite. Nothing was
+                stepped; the batch can be used as before.
+        """
+        if not self._was_reset or self.closed or self._awaits_reset:
+            self._refuse_step()
+        if not (
+            type(actions) is np.ndarray
+            and actions.dtype in self._action_dtypes
+            and actions.shape == self._action_shape
+            and actions.flags.c_contiguous
+        ):
+            actions = as_actions(actions, self.rules.action, self.num_envs)
+        if not self._backend.take_actions(actions):
+            raise ValueError(bad_action_message(actions, self.rules.action))
+        finished = self._backend.step(time.perf_counter_ns() // 1000)
+        info = self._episode_info() if finished else {}
+        obs, reward, terminated, truncated = self._results
+        if self.copy:
+            return obs.copy(), reward.copy(), terminated.copy(), truncated.copy(), info
+        return obs, reward, terminated, truncated, info
+
+    def render(self) -> tuple[np.ndarray, ...] | None:  # type: ignore[override]
+        """A picture of each environment, uint8 ``[height, width, 3]``; None without a render mode."""
+        if self.render_mode is None:
+            return None
+        return tuple(self.render_one(i) for i in range(self.num_envs))
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Stop the worker threads. A closed environment refuses to step or reset."""
+        if hasattr(self, "_backend"):
+            self._backend.close()
+
+    # Beyond it ------------------------------------------------------------------------------
+    def render_one(self, index: int) -> np.ndarray:
+        """A picture of one environment, uint8 ``[height, width, 3]``; needs no render mode."""
+        from operant.envs.canvas import Canvas
+
+        self._check_open()
+        if not self._was_reset:
+            raise ValueError("nothing to render yet: call reset() first")
+        env = self.rules.env
+        if not hasattr(env, "render"):
+            raise ValueError(f"{env.__qualname__} has no render function")
+        fields = [self._buffers.field(self.rules, name)[index].item() for name in self.rules.fields]
+        canvas = Canvas(*env.render_size)
+        call(env.render, state=env.State(*fields), canvas=canvas, params=self.rules.params)
+        return canvas.to_array()
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        """Everything the future depends on, as copies: ``state.<field>``, ``steps``,
+        ``episode_return``, ``done``, the random stream (``seed``, ``index``, ``episode``) and the
+        last results (``obs``, ``reward``, ``terminated``, ``truncated``), each ``[num_envs, ...]``.
+        """
+        self._check_open()
+        return read_state(self.rules, self._buffers)
+
+    def set_state(self, state: Mapping[str, Any]) -> np.ndarray:
+        """Continue from `state`, as `get_state` gave it or a part of it; the observations.
+
+        Missing entries keep their values; ``obs`` is computed when it is missing. A batch that was
+        never reset needs all entries.
+
+        Raises:
+            ValueError: an unknown entry, a wrong shape or dtype; nothing was changed.
+        """
+        self._check_open()
+        if not self._was_reset:
+            missing = set(read_state(self.rules, self._buffers)) - set(state)
+            if missing:
+                raise ValueError(
+                    f"the state lacks {', '.join(sorted(missing))}; call reset() first to set a part"
+                )
+        written = write_state(self.rules, self._buffers, state)
+        if "obs" not in written:
+            self._backend.observe(np.ones(self.num_envs, np.bool_))
+        disabled = self.autoreset_mode == AutoresetMode.DISABLED
+        self._awaits_reset = disabled and bool(self._buffers.cut("done").any())
+        self._was_reset = True
+        return self._hand_out(self._results[0])
+
+    # Inside ---------------------------------------------------------------------------------
+    def _hand_out(self, array: np.ndarray) -> np.ndarray:
+        return array.copy() if self.copy else array
+
+    def _episode_info(self) -> dict[str, Any]:
+        self._awaits_reset = self.autoreset_mode == AutoresetMode.DISABLED
+        b = self._buffers
+        done = self._hand_out(b.cut("done"))
+        info: dict[str, Any] = {}
+        if self._reports_episodes:
+            info["episode"] = {
+                "r": self._hand_out(b.cut("report_return")),
+                "l": self._hand_out(b.cut("report_length")),
+                "t": self._hand_out(b.cut("report_time_s")),
+            }
+            info["_episode"] = done
+        if self.autoreset_mode == AutoresetMode.SAME_STEP:
+            final_info = dict(info)
+            info["final_obs"] = self._hand_out(b.cut("final_obs"))
+            info["_final_obs"] = done
+            info["final_info"], info["_final_info"] = final_info, done
+        return info
+
+    def _reset_mask(self, options: Mapping[str, Any] | None) -> np.ndarray:
+        unknown = set(options or ()) - {"reset_mask"}
+        if unknown:
+            raise ValueError(
+                f"unknown reset option {sorted(unknown)[0]!r}; the only one is 'reset_mask'"
+            )
+        if not options or "reset_mask" not in options:
+            return np.ones(self.num_envs, np.bool_)
+        mask = options["reset_mask"]
+        if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_:
+            raise TypeError(f"reset_mask must be a bool array, got {mask!r}")
+        if mask.shape != (self.num_envs,):
+            raise ValueError(f"reset_mask must have shape ({self.num_envs},), got {mask.shape}")
+        if not mask.any():
+            raise ValueError("reset_mask selects no environment")
+        return np.ascontiguousarray(mask)
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ValueError("this environment is closed; make a new one")
+
+    def _refuse_step(self) -> None:
+        self._check_open()
+        if not self._was_reset:
+            raise ValueError("step() before reset(): call reset() first")
+        index = int(np.flatnonzero(self._buffers.cut("done"))[0])
+        raise ValueError(
+            f"environment {index} has finished and autoreset is disabled; call "
+            "reset(options={'reset_mask': terminated | truncated}) first"
+        )
+
+
+def _checked_count(name: str, value: Any, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{name} must be an int, got {type(value).__name__} {value!r}")
+    if not 1 <= value <= most:
+        raise ValueError(f"{name} must be between 1 and {most}, got {value}")
+    return int(value)
+
+
+def _checked_mode(mode: Any) -> AutoresetMode:
+    for known in AutoresetMode:
+        if mode in (known, known.value, known.name):
+            return known
+    names = ", ".join(repr(known.value) for known in AutoresetMode)
+    raise ValueError(f"autoreset_mode must be one of {names}, got {mode!r}")
+
+
+def _fast_dtypes(kind: str) -> tuple[np.dtype[Any], ...]:
+    """Dtypes that go to the backend as they are."""
+    if kind == "int":
+        return (np.dtype(np.int64), np.dtype(np.int32))
+    return (np.dtype(np.float32),)
+
+
+def _recorded_by_wrapper(env: VecEnv) -> bool:
+    """Whether Gymnasium's RecordEpisodeStatistics, around `env`, is what called ``reset``.
+
+    That wrapper refuses an info that already has its key, and tells the environment nothing of
+    itself; but every wrapper's ``reset`` is on the stack of ours.
+    """
+    frame = sys._getframe(2)
+    while frame is not None:
+        wrapper = frame.f_locals.get("self")
+        if not isinstance(wrapper, VectorEnv) or wrapper.unwrapped is not env:
+            return False
+        if getattr(wrapper, "_stats_key", None) == "episode":
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False

@@ -1,0 +1,155 @@
+"""The ``cpu`` backend: the environment's kernels, generated, compiled by Numba and cached on disk.
+
+Numba caches compiled code beside a source file, so the generated source is written to a folder of
+its own (``$OPERANT_HOME/kernels``, default ``~/.operant/kernels``) under a name that holds a hash of
+its text. The second start finds both and compiles nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib.util
+import os
+import sys
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numba
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from operant import __version__, paths
+from operant.envs.rules import Rules
+from operant.lang import intrinsics
+from operant.vector import numba_philox
+from operant.vector.buffers import LANES, Buffers
+from operant.vector.numba_source import BUFFERS, kernels_source
+from operant.vector.workers import WorkerPool, split
+
+_MODES = {AutoresetMode.NEXT_STEP: 0, AutoresetMode.SAME_STEP: 1, AutoresetMode.DISABLED: 2}
+
+
+class NumbaBackend:
+    """Steps a batch with compiled kernels, split over `workers` threads.
+
+    Each method updates `buffers` in place and allocates nothing that grows with the batch.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        buffers: Buffers,
+        max_steps: int,
+        mode: AutoresetMode,
+        workers: int = 1,
+    ) -> None:
+        kernels = load_kernels(rules)
+        b = buffers
+        self._arrays = {field.name: getattr(b, field.name) for field in dataclasses.fields(b)} | {
+            "params": rules.param_values(),
+            "done_words": b.done,
+            "draws": np.zeros((rules.step_draws, b.lanes), np.float32),
+            "finished": np.zeros(b.lanes, np.int64),
+        }  # referenced here as long as the kernels hold their addresses
+        table = [self._arrays[name].ctypes.data for name in BUFFERS]
+        self._table = np.array(table, np.uint64)
+        self._reset_slice, self._step_slice = kernels.reset_slice, kernels.step_slice
+        self._take = kernels.take_actions
+        self._lanes = b.lanes
+        self._constants = (b.num_envs, b.lanes, _MODES[mode], max_steps)
+        slices = split(b.lanes, workers, LANES)
+        self._bounds = slices[0]
+        self._pool = WorkerPool(slices) if len(slices) > 1 else None
+
+    def reset(self, mask: np.ndarray, now_us: int) -> None:
+        """Begin a new episode in the environments of `mask`, bool ``[num_envs]``."""
+        self._reset_slice(mask, True, self._lanes, now_us, self._table)
+
+    def observe(self, mask: np.ndarray) -> None:
+        """Write the observations of the environments of `mask` from their states."""
+        self._reset_slice(mask, False, self._lanes, 0, self._table)
+
+    def take_actions(self, actions: np.ndarray) -> bool:
+        """Copy actions, contiguous ``[num_envs, ...]``, to ``buffers.action``; False if one is bad."""
+        return not self._take(actions.reshape(-1), *self._constants[:2], self._table)
+
+    def step(self, now_us: int) -> int:
+        """One step of every environment with ``buffers.action``; how many finished."""
+        kernel, constants, table = self._step_slice, self._constants, self._table
+        if self._pool is None:
+            finished: int = kernel(*self._bounds, *constants, now_us, table)
+            return finished
+        return self._pool.run(lambda lo, hi: kernel(lo, hi, *constants, now_us, table))
+
+    def close(self) -> None:
+        """Stop the worker threads."""
+        if self._pool is not None:
+            self._pool.close()
+
+
+def load_kernels(rules: Rules) -> ModuleType:
+    """The module of compiled kernels for these rules, from memory or from disk."""
+    return _load(rules.env.__name__, kernels_source(rules, __version__, _fingerprint()))
+
+
+@lru_cache(maxsize=1)
+def _fingerprint() -> str:
+    """Stands for the code that generated kernels call; Numba's cache does not look there."""
+    parts = [numba.__version__]
+    for module in (intrinsics, numba_philox):
+        parts.append(Path(str(module.__file__)).read_text())
+    return hashlib.sha256("".join(parts).encode()).hexdigest()[:12]
+
+
+@lru_cache(maxsize=256)
+def _load(name: str, source: str) -> ModuleType:
+    digest = hashlib.sha256(source.encode()).hexdigest()[:16]
+    module_name = f"operant_kernels_{name}_{digest}"
+    path = _write_once(f"{module_name}.py", source)
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module  # Numba looks the module up by name when it loads its cache
+    spec.loader.exec_module(module)
+    return module
+
+
+def _write_once(filename: str, source: str) -> Path:
+    """Write the file unless it is there already: Numba's cache is keyed by its time stamp."""
+    for folder in (paths.home() / "kernels", Path(tempfile.gettempdir()) / f"operant-{os.getuid()}"):
+        path = folder / filename
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if path.exists() and path.read_text() == source:
+                return path
+            with tempfile.NamedTemporaryFile("w", dir=folder, suffix=".tmp", delete=False) as file:
+                file.write(source)
+            os.replace(file.name, path)
+            return path
+        except OSError:
+            continue  # a read-only home: compile into the temporary folder
+    raise OSError(f"cannot write compiled kernels to {paths.home()}; set OPERANT_HOME")
+
+
+def cache_statistics() -> dict[str, int]:
+    """How many kernels this process loaded from disk and how many it compiled."""
+    hits = misses = 0
+    for module in list(sys.modules.values()):
+        if module.__name__.startswith("operant_kernels_"):
+            for kernel in (module.step_slice, module.reset_slice, module.take_actions):
+                hits += sum(kernel.stats.cache_hits.values())
+                misses += sum(kernel.stats.cache_misses.values())
+    return {"loaded": hits, "compiled": misses}
+
+
+def inspect_assembly(rules: Rules) -> dict[str, str]:
+    """The machine code of the kernels compiled so far in this process, by kernel name."""
+    kernels = load_kernels(rules)
+    texts: dict[str, Any] = {}
+    for kernel in (kernels.step_slice, kernels.reset_slice):
+        texts[kernel.__name__] = "\n".join(kernel.inspect_asm().values())
+    return texts

@@ -1,0 +1,51 @@
+"""The whole state of a batch as a plain dict of arrays, and back."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+import numpy as np
+
+from operant.envs.rules import Rules
+from operant.vector.buffers import Buffers
+
+_COUNTERS = ("steps", "episode_return", "done", "seed", "index", "episode")
+_RESULTS = ("obs", "reward", "terminated", "truncated")
+
+
+def _views(rules: Rules, buffers: Buffers) -> dict[str, np.ndarray]:
+    views = {f"state.{name}": buffers.field(rules, name) for name in rules.fields}
+    return views | {name: buffers.cut(name) for name in (*_COUNTERS, *_RESULTS)}
+
+
+def read_state(rules: Rules, buffers: Buffers) -> dict[str, np.ndarray]:
+    """Copies of everything the future of the batch depends on, each ``[num_envs, ...]``."""
+    return {name: view.copy() for name, view in _views(rules, buffers).items()}
+
+
+def write_state(rules: Rules, buffers: Buffers, state: Mapping[str, object]) -> set[str]:
+    """Put arrays of `state` in their places; the names written. All or nothing.
+
+    Raises:
+        ValueError: an unknown name, a wrong shape, or a value its dtype cannot hold.
+    """
+    views = _views(rules, buffers)
+    arrays: dict[str, np.ndarray] = {}
+    for name, value in state.items():
+        if name not in views:
+            near = difflib.get_close_matches(name, views, 1)
+            advice = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(views)}"
+            raise ValueError(f"unknown entry {name!r} in the state{advice}")
+        array = np.asarray(value)
+        view = views[name]
+        if array.shape != view.shape:
+            raise ValueError(
+                f"state entry {name!r} must have shape {view.shape}, got {array.shape}"
+            )
+        if not np.can_cast(array.dtype, view.dtype, "same_kind"):
+            raise ValueError(f"state entry {name!r} must be {view.dtype}, got {array.dtype}")
+        arrays[name] = array
+    for name, array in arrays.items():
+        views[name][...] = array
+    return set(arrays)
