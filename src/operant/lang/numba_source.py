@@ -38,8 +38,6 @@ _CALLS = {
     "floor": "floor",
     "ceil": "ceil",
     "sqrt": "sqrt",
-    "minimum": "minimum",
-    "maximum": "maximum",
 }
 COMPOSED = ("sin", "cos", "tan", "exp", "log", "tanh", "atan", "atan2")
 _LINE = 88  # longer expressions get a name of their own
@@ -58,7 +56,7 @@ def function_source(program: Program, name: str, suffix: str = "") -> str:
     for index, node in enumerate(program.nodes):
         if not _needed(index, uses, program):
             continue
-        text = _expression(node, [texts[arg] for arg in node.args], suffix)
+        text = _expression(program, node, [texts[arg] for arg in node.args], suffix)
         atom = node.op in ("input", "constant")
         if not atom and (uses[index] > 1 or len(text) > _LINE):
             lines.append(f"    v{index} = {text}")
@@ -101,8 +99,26 @@ def word_source(word: str, suffix: str = "") -> str:
     return f"{head}return {result.rstrip().removesuffix(',)')}\n"
 
 
-def _expression(node: Node, args: list[str], suffix: str) -> str:
+def _never_nan(node: Node) -> bool:
+    """Whether a value is a number for sure: a constant, an integer, or a (checked) parameter."""
+    if node.op == "constant":
+        return node.value == node.value
+    return node.dtype == INT or (node.op == "input" and str(node.value).startswith("p_"))
+
+
+def _extremum(program: Program, node: Node, args: list[str]) -> str:
+    """minimum or maximum in one instruction where one side is no NaN, which decides the order."""
+    sign = "<" if node.op == "minimum" else ">"
+    for sure, other in ((0, 1), (1, 0)):
+        if _never_nan(program.nodes[node.args[sure]]):
+            return f"select({args[sure]} {sign} {args[other]}, {args[sure]}, {args[other]})"
+    return f"{node.op}({args[0]}, {args[1]})"
+
+
+def _expression(program: Program, node: Node, args: list[str], suffix: str) -> str:
     match node.op:
+        case "minimum" | "maximum":
+            return _extremum(program, node, args)
         case "input":
             return str(node.value)
         case "constant":

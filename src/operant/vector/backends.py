@@ -20,8 +20,11 @@ class Backend(Protocol):
     def reset(self, mask: np.ndarray, now_us: int) -> None:
         """Begin a new episode in the environments of `mask`, bool ``[num_envs]``."""
 
-    def observe(self, mask: np.ndarray) -> None:
-        """Write the observations of the environments of `mask` from their states."""
+    def observe(self) -> None:
+        """Write the observations from the states."""
+
+    def state_changed(self) -> None:
+        """Note that someone else wrote to the buffers."""
 
     def take_actions(self, actions: np.ndarray) -> bool:
         """Copy actions to ``buffers.action``; False, and no promise what was copied, if one is bad."""

@@ -241,7 +241,8 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
                 )
         written = write_state(self.rules, self._buffers, state)
         if "obs" not in written:
-            self._backend.observe(np.ones(self.num_envs, np.bool_))
+            self._backend.observe()
+        self._backend.state_changed()
         disabled = self.autoreset_mode == AutoresetMode.DISABLED
         self._awaits_reset = disabled and bool(self._buffers.cut("done").any())
         self._was_reset = True

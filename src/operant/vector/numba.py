@@ -27,7 +27,7 @@ from operant.envs.rules import Rules
 from operant.lang import intrinsics
 from operant.vector import numba_philox
 from operant.vector.buffers import LANES, Buffers
-from operant.vector.numba_source import BUFFERS, kernels_source
+from operant.vector.numba_source import BUFFERS, draw_rows, kernels_source
 from operant.vector.workers import WorkerPool, split
 
 _MODES = {AutoresetMode.NEXT_STEP: 0, AutoresetMode.SAME_STEP: 1, AutoresetMode.DISABLED: 2}
@@ -52,38 +52,46 @@ class NumbaBackend:
         self._arrays = {field.name: getattr(b, field.name) for field in dataclasses.fields(b)} | {
             "params": rules.param_values(),
             "done_words": b.done,
-            "draws": np.zeros((rules.step_draws, b.lanes), np.float32),
+            "keys": np.zeros((5, b.lanes), np.uint32),
+            "draws": np.zeros((draw_rows(rules), b.lanes), np.float32),
             "finished": np.zeros(b.lanes, np.int64),
+            "counts": np.zeros(b.lanes // LANES, np.int64),
         }  # referenced here as long as the kernels hold their addresses
-        table = [self._arrays[name].ctypes.data for name in BUFFERS]
-        self._table = np.array(table, np.uint64)
+        settings = [b.num_envs, b.lanes, _MODES[mode], max_steps]
+        addresses = [self._arrays[name].ctypes.data for name in BUFFERS]
+        self._table = np.array(settings + addresses, np.uint64)
         self._reset_slice, self._step_slice = kernels.reset_slice, kernels.step_slice
-        self._take = kernels.take_actions
-        self._lanes = b.lanes
-        self._constants = (b.num_envs, b.lanes, _MODES[mode], max_steps)
+        self._observe_slice, self._take = kernels.observe_slice, kernels.take_actions
+        self._num_envs, self._rescan = b.num_envs, True
         slices = split(b.lanes, workers, LANES)
         self._bounds = slices[0]
         self._pool = WorkerPool(slices) if len(slices) > 1 else None
 
     def reset(self, mask: np.ndarray, now_us: int) -> None:
         """Begin a new episode in the environments of `mask`, bool ``[num_envs]``."""
-        self._reset_slice(mask, True, self._lanes, now_us, self._table)
+        self._reset_slice(np.flatnonzero(mask), now_us, self._table)
+        self._rescan = True
 
-    def observe(self, mask: np.ndarray) -> None:
-        """Write the observations of the environments of `mask` from their states."""
-        self._reset_slice(mask, False, self._lanes, 0, self._table)
+    def observe(self) -> None:
+        """Write the observations from the states."""
+        self._observe_slice(np.arange(self._num_envs), self._table)
+
+    def state_changed(self) -> None:
+        """Note that someone else wrote to the buffers."""
+        self._rescan = True
 
     def take_actions(self, actions: np.ndarray) -> bool:
         """Copy actions, contiguous ``[num_envs, ...]``, to ``buffers.action``; False if one is bad."""
-        return not self._take(actions.reshape(-1), *self._constants[:2], self._table)
+        return not self._take(actions.reshape(-1), self._table)
 
     def step(self, now_us: int) -> int:
         """One step of every environment with ``buffers.action``; how many finished."""
-        kernel, constants, table = self._step_slice, self._constants, self._table
+        kernel, table, rescan = self._step_slice, self._table, self._rescan
+        self._rescan = False
         if self._pool is None:
-            finished: int = kernel(*self._bounds, *constants, now_us, table)
+            finished: int = kernel(*self._bounds, rescan, now_us, table)
             return finished
-        return self._pool.run(lambda lo, hi: kernel(lo, hi, *constants, now_us, table))
+        return self._pool.run(lambda lo, hi: kernel(lo, hi, rescan, now_us, table))
 
     def close(self) -> None:
         """Stop the worker threads."""
@@ -140,16 +148,20 @@ def cache_statistics() -> dict[str, int]:
     hits = misses = 0
     for module in list(sys.modules.values()):
         if module.__name__.startswith("operant_kernels_"):
-            for kernel in (module.step_slice, module.reset_slice, module.take_actions):
+            for kernel in _dispatchers(module):
                 hits += sum(kernel.stats.cache_hits.values())
                 misses += sum(kernel.stats.cache_misses.values())
     return {"loaded": hits, "compiled": misses}
+
+
+def _dispatchers(module: ModuleType) -> list[Any]:
+    return [module.step_slice, module.reset_slice, module.observe_slice, module.take_actions]
 
 
 def inspect_assembly(rules: Rules) -> dict[str, str]:
     """The machine code of the kernels compiled so far in this process, by kernel name."""
     kernels = load_kernels(rules)
     texts: dict[str, Any] = {}
-    for kernel in (kernels.step_slice, kernels.reset_slice):
+    for kernel in _dispatchers(kernels):
         texts[kernel.__name__] = "\n".join(kernel.inspect_asm().values())
     return texts

@@ -45,12 +45,17 @@ class ReferenceBackend:
         b.episode_return[lanes] = 0.0
         b.start_us[lanes] = now_us
         b.done[lanes] = False
-        self.observe(mask)
+        self._observe(lanes)
 
-    def observe(self, mask: np.ndarray) -> None:
-        """Write the observations of the environments of `mask` from their states."""
+    def observe(self) -> None:
+        """Write the observations from the states."""
+        self._observe(np.arange(self._buffers.num_envs))
+
+    def state_changed(self) -> None:
+        """Nothing is kept outside the buffers."""
+
+    def _observe(self, lanes: np.ndarray) -> None:
         b = self._buffers
-        lanes = np.flatnonzero(mask)
         with np.errstate(all="ignore"):
             values = call(self._rules.env.observe, state=self._state(lanes), params=self._params)
         values = (values,) if self._rules.observation.scalar else values
@@ -73,7 +78,7 @@ class ReferenceBackend:
 
     def step(self, now_us: int) -> int:
         """One step of every environment with ``buffers.action``; how many finished."""
-        b, n = self._buffers, self._buffers.num_envs
+        b = self._buffers
         before = b.cut("done").copy()
         for name in ("report_return", "report_length", "report_time_s"):
             b.cut(name)[before] = 0
@@ -83,7 +88,7 @@ class ReferenceBackend:
         b.cut("terminated")[:] = terminated
         b.cut("truncated")[:] = b.cut("steps") >= self._max_steps
         b.cut("episode_return")[:] += b.cut("reward")
-        self.observe(np.ones(n, np.bool_))
+        self.observe()
         done = b.cut("terminated") | b.cut("truncated")
         if self._mode == AutoresetMode.NEXT_STEP and before.any():
             self.reset(before, now_us)
