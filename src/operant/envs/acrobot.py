@@ -15,7 +15,8 @@ from operant.lang import clip, cos, floor, sin, to_float, uniform, where
 
 def _wrap(angle: float) -> float:
     """`angle` brought into [-pi, pi] by whole turns."""
-    return angle - 2 * math.pi * floor((angle + math.pi) / (2 * math.pi))
+    turns: float = floor((angle + math.pi) / (2 * math.pi))
+    return angle - 2 * math.pi * turns
 
 
 def _runge_kutta(state: Acrobot.State, torque: float, params: Acrobot.Params) -> tuple[float, ...]:
@@ -61,10 +62,10 @@ def _derivatives(
 
 
 class Acrobot(Env):
-    """Torque of -1, 0 or +1 on the joint between the links; -1 for each step until the tip is up."""
+    """Torque of -1, 0 or +1 on the middle joint; -1 for each step until the tip is up."""
 
     class Params(NamedTuple):
-        """Gymnasium's constants: lengths, masses and centres of mass of the links, and their inertia."""
+        """Gymnasium's constants: the links' lengths, masses, centres of mass and inertia."""
 
         dt: float = 0.2
         link_length_1: float = 1.0

@@ -96,7 +96,7 @@ class CartPole(Env):
 
     @staticmethod
     def render(state: State, canvas: Canvas, params: Params) -> None:
-        """Draw the cart on its rail and the pole, to scale; the picture ends where the rail does."""
+        """Draw cart, rail and pole to scale; the picture ends where the rail does."""
         edge = params.x_threshold
         height = 2 * edge * canvas.height / canvas.width
         canvas.fill(PAPER)

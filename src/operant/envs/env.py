@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
-from gymnasium.spaces import Space
-
 _REQUIRED = ("State", "reset", "step", "observe", "observation_space", "action_space")
 
 
@@ -34,9 +32,9 @@ class Env:
     statement runs, with file, line and what to write instead.
     """
 
-    observation_space: ClassVar[Space[Any] | Callable[[Any], Space[Any]]]
+    observation_space: ClassVar[Any]
     """A Gymnasium space, or a function of the parameters that returns one."""
-    action_space: ClassVar[Space[Any] | Callable[[Any], Space[Any]]]
+    action_space: ClassVar[Any]
     """A Gymnasium space, or a function of the parameters that returns one."""
     max_episode_steps: ClassVar[int | None] = None
     """Steps after which an episode is truncated; None for no limit."""
@@ -60,7 +58,7 @@ class Env:
     observe: ClassVar[Callable[..., Any]]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Refuse a definition that cannot be compiled. A class with no rules yet is a base class."""
+        """Refuse what cannot be compiled. A class with no rules yet is a base class."""
         super().__init_subclass__(**kwargs)
         missing = [name for name in _REQUIRED if not hasattr(cls, name)]
         if len(missing) == len(_REQUIRED):

@@ -51,7 +51,7 @@ class MountainCarContinuous(Env):
 
     @staticmethod
     def step(state: State, action: tuple[float], params: Params) -> tuple[State, float, bool]:
-        """Push, roll, stop at the left wall. The force is limited; its cost, as in Gymnasium, is not."""
+        """Push, roll, stop at the left wall. As in Gymnasium the cost is of the unlimited force."""
         force = clip(action[0], -1.0, 1.0)
         velocity = state.velocity + force * params.power - params.gravity * cos(3 * state.position)
         velocity = clip(velocity, -params.max_speed, params.max_speed)

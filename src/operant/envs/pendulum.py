@@ -73,7 +73,7 @@ class Pendulum(Env):
 
     @staticmethod
     def render(state: State, canvas: Canvas, params: Params) -> None:
-        """Draw the rod, upright at angle zero and turning counter-clockwise, and its tip's circle."""
+        """Draw the rod, upright at angle zero, turning counter-clockwise."""
         length = params.l
         edge = 2.2 * length
         canvas.fill(PAPER)

@@ -156,18 +156,26 @@ def resolve_params(env: type[Any], overrides: Mapping[str, Any]) -> Any:
             near = difflib.get_close_matches(name, hints, 1)
             advice = f"; did you mean {near[0]!r}?" if near else ""
             known = ", ".join(hints) or "none"
-            raise TypeError(f"{env.__qualname__} has no parameter {name!r}{advice} (it has: {known})")
+            raise TypeError(
+                f"{env.__qualname__} has no parameter {name!r}{advice} (it has: {known})"
+            )
     try:
         params = env.Params(**overrides)
     except TypeError as error:
-        raise TypeError(f"{env.__qualname__}.Params needs a default for each field: {error}") from None
-    values = {name: _checked(env, name, kind, getattr(params, name)) for name, kind in hints.items()}
+        raise TypeError(
+            f"{env.__qualname__}.Params needs a default for each field: {error}"
+        ) from None
+    values = {
+        name: _checked(env, name, kind, getattr(params, name)) for name, kind in hints.items()
+    }
     return env.Params(**values)
 
 
 def _checked(env: type[Any], name: str, kind: Any, value: Any) -> Any:
     if kind not in (float, int, bool, str):
-        raise TypeError(f"{env.__qualname__}.Params.{name}: use float, int, bool or str, got {kind}")
+        raise TypeError(
+            f"{env.__qualname__}.Params.{name}: use float, int, bool or str, got {kind}"
+        )
     if isinstance(value, np.generic):
         value = value.item()
     if kind is float and isinstance(value, int) and not isinstance(value, bool):

@@ -8,7 +8,7 @@ program is printed as source for a compiler (the other backends).
 - `trace`: symbols, the recorded program, and the errors for what a program cannot hold.
 - `floats`: ``sin``, ``exp``, ``log``, ... in float32, written in the language itself.
 - `batch`: NumPy arrays that stay in float32.
-- `numba_source`: a recorded program as source for Numba; `intrinsics`: the few instructions it needs.
+- `numba_source`: a recorded program as source for Numba; `intrinsics`: instructions it needs.
 """
 
 from operant.lang.trace import LanguageError

@@ -35,7 +35,7 @@ class Batch(np.ndarray):
     def __pow__(self, exponent: Any, mod: None = None) -> Any:
         if exponent == 0.5:
             return np.sqrt(self)
-        result = self
+        result: Any = self
         for _ in range(int(exponent) - 1):  # repeated products, as the compiled backends do
             result = result * self
         return result

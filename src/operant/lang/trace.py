@@ -33,7 +33,7 @@ class LanguageError(TypeError):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One recorded operation: `args` are indices of earlier nodes, `value` is a constant or a name."""
+    """One recorded operation: `args` index earlier nodes, `value` is a constant or a name."""
 
     op: str
     args: tuple[int, ...]
@@ -43,7 +43,7 @@ class Node:
 
 @dataclass
 class Program:
-    """A recorded function: `nodes` in order of computation, `inputs` by name, `outputs` by index."""
+    """A recorded function: `nodes` in order of computation, `outputs` as indices of nodes."""
 
     nodes: list[Node] = field(default_factory=list)
     inputs: list[str] = field(default_factory=list)
@@ -112,7 +112,7 @@ def author_frame() -> FrameType | None:
 
 
 def as_symbol(program: Program, value: object) -> Symbol:
-    """`value` as a symbol of `program`: a symbol as it is, a Python or NumPy number as a constant."""
+    """`value` as a symbol of `program`: a Python or NumPy number becomes a constant."""
     if isinstance(value, Symbol):
         if value.program is not program:
             fail("a value of another call was kept and used; compute it again in this function")

@@ -6,8 +6,8 @@ numbers (it computes, for constants and rendering). The signatures speak of ``fl
 author thinks of one environment.
 
 Accuracy, float32, against exact arithmetic (tested in ``tests/lang/test_floats.py``): ``sin`` and
-``cos`` 5e-7 absolute for ``|x| <= 1e4``; ``tan`` 1e-6 relative for ``|x| <= 1.5``; ``exp``, ``log``,
-``tanh``, ``atan``, ``atan2`` 5e-7 relative; ``sqrt``, ``floor``, ``ceil`` and the rest exact.
+``cos`` 5e-7 absolute for ``|x| <= 1e4``; ``tan`` 1e-6 relative for ``|x| <= 1.5``; ``exp``,
+``log``, ``tanh``, ``atan``, ``atan2`` 5e-7 relative; ``sqrt``, ``floor``, ``ceil`` and the rest exact.
 """
 
 from __future__ import annotations

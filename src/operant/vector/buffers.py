@@ -17,7 +17,7 @@ environment's arithmetic is then the same wherever in a batch it stands."""
 
 @dataclass(frozen=True)
 class Buffers:
-    """All arrays of a batch, padded to a whole number of `LANES`; views cut to ``num_envs``.
+    """All arrays of a batch, padded to whole `LANES`; `cut` and `field` give views without that.
 
     The arrays live as long as the batch and never move, so a view taken once stays valid. Backends
     write them, `VecEnv` reads them. "State fields" are rows of the three ``*_state`` arrays, one row
@@ -86,7 +86,7 @@ class Buffers:
     @property
     def lanes(self) -> int:
         """Allocated environments: `num_envs` rounded up."""
-        return self.reward.shape[0]
+        return len(self.reward)
 
     def cut(self, name: str) -> np.ndarray:
         """The named array without its padding: a contiguous view ``[num_envs, ...]``."""

@@ -6,7 +6,6 @@ from typing import Any
 
 from operant.envs.acrobot import Acrobot
 from operant.envs.cartpole import CartPole
-from operant.envs.env import Env
 from operant.envs.mountain_car import MountainCar
 from operant.envs.mountain_car_continuous import MountainCarContinuous
 from operant.envs.pendulum import Pendulum
@@ -14,8 +13,6 @@ from operant.vector.env import VecEnv
 
 
 class _ClassicVecEnv(VecEnv):
-    env_class: type[Env]
-
     def __init__(self, num_envs: int = 1, workers: int = 1, **options: Any) -> None:
         super().__init__(self.env_class, num_envs, workers=workers, **options)
 

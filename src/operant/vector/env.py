@@ -57,7 +57,7 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             what came and what was expected.
     """
 
-    env_class: ClassVar[type[Env] | None] = None
+    env_class: ClassVar[type[Env]]
     """The environment of a subclass such as ``CartPoleVecEnv``."""
     metadata: dict[str, Any] = {
         "render_modes": ["rgb_array"],
@@ -114,6 +114,12 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             self.rules, b, limit or _NO_LIMIT, self.autoreset_mode, self.workers
         )
         self._results = (b.cut("obs"), b.cut("reward"), b.cut("terminated"), b.cut("truncated"))
+        self._report = {
+            "r": b.cut("report_return"),
+            "l": b.cut("report_length"),
+            "t": b.cut("report_time_s"),
+        }
+        self._done, self._final_obs = b.cut("done"), b.cut("final_obs")
         self._action_shape = (self.num_envs, *self.rules.action.shape)
         self._action_dtypes = _fast_dtypes(self.rules.action.dtype)
         self._was_reset = False
@@ -152,7 +158,7 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             mask = np.ones(self.num_envs, np.bool_)
         self._backend.reset(mask, time.perf_counter_ns() // 1000)
         self._was_reset = True
-        self._awaits_reset = self._awaits_reset and bool(self._buffers.cut("done").any())
+        self._awaits_reset = self._awaits_reset and bool(self._done.any())
         self._reports_episodes = not _recorded_by_wrapper(self)
         return self._hand_out(self._results[0]), {}
 
@@ -188,8 +194,8 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             return obs.copy(), reward.copy(), terminated.copy(), truncated.copy(), info
         return obs, reward, terminated, truncated, info
 
-    def render(self) -> tuple[np.ndarray, ...] | None:  # type: ignore[override]
-        """A picture of each environment, uint8 ``[height, width, 3]``; None without a render mode."""
+    def render(self) -> tuple[np.ndarray, ...] | None:
+        """A picture of each, uint8 ``[height, width, 3]``; None without a render mode."""
         if self.render_mode is None:
             return None
         return tuple(self.render_one(i) for i in range(self.num_envs))
@@ -237,14 +243,14 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             missing = set(read_state(self.rules, self._buffers)) - set(state)
             if missing:
                 raise ValueError(
-                    f"the state lacks {', '.join(sorted(missing))}; call reset() first to set a part"
+                    f"the state lacks {', '.join(sorted(missing))}; to set a part, reset() first"
                 )
         written = write_state(self.rules, self._buffers, state)
         if "obs" not in written:
             self._backend.observe()
         self._backend.state_changed()
         disabled = self.autoreset_mode == AutoresetMode.DISABLED
-        self._awaits_reset = disabled and bool(self._buffers.cut("done").any())
+        self._awaits_reset = disabled and bool(self._done.any())
         self._was_reset = True
         return self._hand_out(self._results[0])
 
@@ -254,19 +260,14 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
     def _episode_info(self) -> dict[str, Any]:
         self._awaits_reset = self.autoreset_mode == AutoresetMode.DISABLED
-        b = self._buffers
-        done = self._hand_out(b.cut("done"))
+        done = self._hand_out(self._done)
         info: dict[str, Any] = {}
         if self._reports_episodes:
-            info["episode"] = {
-                "r": self._hand_out(b.cut("report_return")),
-                "l": self._hand_out(b.cut("report_length")),
-                "t": self._hand_out(b.cut("report_time_s")),
-            }
+            info["episode"] = {key: self._hand_out(array) for key, array in self._report.items()}
             info["_episode"] = done
         if self.autoreset_mode == AutoresetMode.SAME_STEP:
             final_info = dict(info)
-            info["final_obs"] = self._hand_out(b.cut("final_obs"))
+            info["final_obs"] = self._hand_out(self._final_obs)
             info["_final_obs"] = done
             info["final_info"], info["_final_info"] = final_info, done
         return info
@@ -296,7 +297,7 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._check_open()
         if not self._was_reset:
             raise ValueError("step() before reset(): call reset() first")
-        index = int(np.flatnonzero(self._buffers.cut("done"))[0])
+        index = int(np.flatnonzero(self._done)[0])
         raise ValueError(
             f"environment {index} has finished and autoreset is disabled; call "
             "reset(options={'reset_mask': terminated | truncated}) first"

@@ -1,8 +1,8 @@
 """The ``cpu`` backend: the environment's kernels, generated, compiled by Numba and cached on disk.
 
 Numba caches compiled code beside a source file, so the generated source is written to a folder of
-its own (``$OPERANT_HOME/kernels``, default ``~/.operant/kernels``) under a name that holds a hash of
-its text. The second start finds both and compiles nothing.
+its own (``$OPERANT_HOME/kernels``, by default ``~/.operant/kernels``) under a name that holds a hash
+of its text. The second start finds both and compiles nothing.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class NumbaBackend:
         self._rescan = True
 
     def take_actions(self, actions: np.ndarray) -> bool:
-        """Copy actions, contiguous ``[num_envs, ...]``, to ``buffers.action``; False if one is bad."""
+        """Copy actions, contiguous, to ``buffers.action``; False if one of them is bad."""
         return not self._take(actions.reshape(-1), self._table)
 
     def step(self, now_us: int) -> int:
@@ -119,7 +119,8 @@ def _load(name: str, source: str) -> ModuleType:
     module_name = f"operant_kernels_{name}_{digest}"
     path = _write_once(f"{module_name}.py", source)
     spec = importlib.util.spec_from_file_location(module_name, path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module  # Numba looks the module up by name when it loads its cache
     spec.loader.exec_module(module)
@@ -128,7 +129,10 @@ def _load(name: str, source: str) -> ModuleType:
 
 def _write_once(filename: str, source: str) -> Path:
     """Write the file unless it is there already: Numba's cache is keyed by its time stamp."""
-    for folder in (paths.home() / "kernels", Path(tempfile.gettempdir()) / f"operant-{os.getuid()}"):
+    for folder in (
+        paths.home() / "kernels",
+        Path(tempfile.gettempdir()) / f"operant-{os.getuid()}",
+    ):
         path = folder / filename
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,8 +1,8 @@
 """Philox4x32-10: the one random stream of every backend (Salmon et al., "Parallel random numbers:
 as easy as 1, 2, 3", SC 2011).
 
-A counter-based generator: 128 bits of counter and 64 bits of key in, four random words out, no state.
-An environment's draws depend only on who it is and where it stands:
+A counter-based generator: 128 bits of counter and 64 bits of key in, four random words out, no
+state. An environment's draws depend only on who it is and where it stands:
 
     key     = (low word of its seed, its index in the batch)
     counter = (step of the episode, 0 for the reset; episode; high word of the seed; block)

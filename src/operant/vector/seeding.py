@@ -39,7 +39,7 @@ def assign_streams(buffers: Buffers, seed: Any, mask: np.ndarray) -> None:
                 f"seed must be one int or one for each of {buffers.num_envs} environments, "
                 f"got {len(seed)}"
             )
-        chosen = [(i, checked_seed(seed[i])) for i in lanes if seed[i] is not None]
+        chosen = [(i, checked_seed(seed[i])) for i in lanes.tolist() if seed[i] is not None]
         lanes = np.array([i for i, _ in chosen], np.intp)
         buffers.seed[lanes] = np.array([s for _, s in chosen], np.uint64)
         buffers.index[lanes] = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
+from itertools import pairwise
 from queue import SimpleQueue
 
 Task = Callable[[int, int], int]
@@ -28,7 +29,7 @@ class WorkerPool:
         self.close = weakref.finalize(self, _stop, self._queues)
 
     def run(self, task: Task) -> int:
-        """The sum of ``task(lo, hi)`` over the slices. An exception in any of them is raised here."""
+        """The sum of ``task(lo, hi)`` over the slices. An exception in any is raised here."""
         for queue in self._queues:
             queue.put(task)
         failure: BaseException | None = None
@@ -70,4 +71,4 @@ def split(lanes: int, workers: int, multiple: int) -> list[tuple[int, int]]:
     blocks = -(-lanes // multiple)
     count = min(workers, blocks)
     bounds = [round(k * blocks / count) * multiple for k in range(count + 1)]
-    return [(lo, min(hi, lanes)) for lo, hi in zip(bounds, bounds[1:], strict=False)]
+    return [(lo, min(hi, lanes)) for lo, hi in pairwise(bounds)]
