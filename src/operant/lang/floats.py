@@ -19,6 +19,7 @@ from operant.lang.words import (
     clip,
     float_of,
     floor,
+    maximum,
     to_float,
     to_int,
     where,
@@ -27,14 +28,18 @@ from operant.lang.words import (
 # pi/2 and ln(2) in parts of few bits; the last part of each holds what is left.
 _PI_2_A, _PI_2_B, _PI_2_C = 1.5703125, 4.837512969970703125e-4, 7.549789948768648e-8
 _LN2_A, _LN2_B = 0.693359375, -2.12194440e-4
-_QUARTER = 0.7853982  # pi/4: bounds the reduced angle where `x` is too large to reduce
+_LIMIT = 0.79  # bounds the reduced angle where `x` is too large to reduce; see `_reduced`
 
 
 def _reduced(x: Any) -> tuple[Any, Any]:
-    """The quadrant of angle `x`, and the angle within it, in [-pi/4, pi/4]."""
+    """The quadrant of angle `x`, and the angle within it, in [-pi/4, pi/4].
+
+    `k` is rounded from a float32, so for ``|x|`` near 1e4 the angle passes pi/4 by up to 8e-4: it
+    must not be cut there, the polynomials are as good at 0.79.
+    """
     k = floor(x * 0.6366197723675814 + 0.5)
     r = ((x - k * _PI_2_A) - k * _PI_2_B) - k * _PI_2_C
-    return to_int(k), clip(r, -_QUARTER, _QUARTER)
+    return to_int(k), clip(r, -_LIMIT, _LIMIT)
 
 
 def _sin_small(r: Any) -> Any:
@@ -128,12 +133,14 @@ def tanh(x: Any) -> Any:
 
 def atan(x: Any) -> Any:
     """atan(x); relative error at most 5e-7."""
-    return _atan_of_quotient(x, x * 0.0 + 1.0)
+    return _atan_of_quotient(x, 1.0)
 
 
 def atan2(y: Any, x: Any) -> Any:
-    """The angle of the point (x, y) in [-pi, pi]; 0 at the origin."""
-    angle = _atan_of_quotient(y, abs(x))
+    """The angle of the point (x, y) in [-pi, pi]; 0 at the origin; relative error at most 5e-7."""
+    size = maximum(abs(x), abs(y))  # scaled where a sum would overflow or a product lose its digits
+    scale = where(size > 1e30, 0.125, where(size < 1e-30, 16777216.0, 1.0))
+    angle = _atan_of_quotient(y * scale, abs(x) * scale)
     return where(x < 0.0, where(y < 0.0, -3.14159265358979, 3.14159265358979) - angle, angle)
 
 

@@ -7,7 +7,8 @@ author thinks of one environment.
 
 Accuracy, float32, against exact arithmetic (tested in ``tests/lang/test_floats.py``): ``sin`` and
 ``cos`` 5e-7 absolute for ``|x| <= 1e4``; ``tan`` 1e-6 relative for ``|x| <= 1.5``; ``exp``,
-``log``, ``tanh``, ``atan``, ``atan2`` 5e-7 relative; ``sqrt``, ``floor``, ``ceil`` and the rest exact.
+``log``, ``tanh``, ``atan``, ``atan2`` 5e-7 relative; ``sqrt``, ``floor``, ``ceil`` and the rest
+exact.
 """
 
 from __future__ import annotations

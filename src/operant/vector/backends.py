@@ -27,7 +27,7 @@ class Backend(Protocol):
         """Note that someone else wrote to the buffers."""
 
     def take_actions(self, actions: np.ndarray) -> bool:
-        """Copy actions to ``buffers.action``; False if one is bad (what was copied is undefined)."""
+        """Copy actions to ``buffers.action``; False if one is bad (what was copied, undefined)."""
 
     def step(self, now_us: int) -> int:
         """One step of every environment; how many finished."""

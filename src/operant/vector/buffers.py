@@ -17,11 +17,11 @@ environment's arithmetic is then the same wherever in a batch it stands."""
 
 @dataclass(frozen=True)
 class Buffers:
-    """All arrays of a batch, padded to whole `LANES`; `cut` and `field` give views without that.
+    """All arrays of a batch, padded to whole `LANES`; `cut` and `field` give unpadded views.
 
     The arrays live as long as the batch and never move, so a view taken once stays valid. Backends
-    write them, `VecEnv` reads them. "State fields" are rows of the three ``*_state`` arrays, one row
-    a field; the rest is one value (or one row) per environment:
+    write them, `VecEnv` reads them. State fields are rows of the three ``*_state`` arrays, one row a
+    field; the rest is one value (or one row) per environment:
 
     - ``action``: what the next step will do, validated; ``[size, lanes]``, one row a component.
     - ``obs``, ``reward``, ``terminated``, ``truncated``: what the last step returned.

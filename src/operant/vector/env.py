@@ -156,6 +156,7 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             super().reset(seed=seed)
         if not self._was_reset:
             mask = np.ones(self.num_envs, np.bool_)
+        self._clear_reports(mask)
         self._backend.reset(mask, time.perf_counter_ns() // 1000)
         self._was_reset = True
         self._awaits_reset = self._awaits_reset and bool(self._done.any())
@@ -257,6 +258,11 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     # Inside ---------------------------------------------------------------------------------
     def _hand_out(self, array: np.ndarray) -> np.ndarray:
         return array.copy() if self.copy else array
+
+    def _clear_reports(self, mask: np.ndarray | bool = True) -> None:
+        """Forget episodes already reported; backends do so only for those still in ``done``."""
+        for array in self._report.values():
+            array[mask] = 0
 
     def _episode_info(self) -> dict[str, Any]:
         self._awaits_reset = self.autoreset_mode == AutoresetMode.DISABLED

@@ -1,8 +1,8 @@
 """The ``cpu`` backend: the environment's kernels, generated, compiled by Numba and cached on disk.
 
 Numba caches compiled code beside a source file, so the generated source is written to a folder of
-its own (``$OPERANT_HOME/kernels``, by default ``~/.operant/kernels``) under a name that holds a hash
-of its text. The second start finds both and compiles nothing.
+its own (``$OPERANT_HOME/kernels``, by default ``~/.operant/kernels``), under a name that holds a
+hash of its text. The second start finds both and compiles nothing.
 """
 
 from __future__ import annotations

@@ -1,0 +1,5 @@
+"""``python -m operant``."""
+
+from operant.cli import main
+
+main()

@@ -1,0 +1,1 @@
+"""Measuring: the frame every benchmark writes, and the benchmarks."""

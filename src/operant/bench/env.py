@@ -1,0 +1,199 @@
+"""``operant bench env``: environment steps per second, ours beside others', in one run.
+
+Contenders take turns: in each round everyone steps for a while, and the figure is the median over
+the rounds. On a shared machine the ratio of two such medians is worth more than either.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from operant.envs.registry import get_env
+from operant.envs.rules import Rules
+
+PEERS = ("gymnasium", "envpool")
+_BATCHES = 16  # different action batches, made beforehand
+CARTPOLE = "gymnasium cartpole"
+"""The peer every environment is also compared with: Gymnasium's NumPy CartPole."""
+
+
+@dataclass
+class Contender:
+    """Something that steps environments, and what it reached in each round."""
+
+    system: str
+    env: str
+    backend: str
+    num_envs: int
+    workers: int
+    copy: bool
+    open: Callable[[], Any]
+    rounds: list[float] = field(default_factory=list)
+
+    @property
+    def sps(self) -> float:
+        """Median environment steps per second."""
+        return statistics.median(self.rounds)
+
+    @property
+    def label(self) -> str:
+        """A short name for progress displays."""
+        return f"{self.system} {self.env} x{self.num_envs}"
+
+
+def contenders(
+    env_ids: Sequence[str],
+    num_envs: Sequence[int],
+    workers: Sequence[int],
+    peers: Sequence[str],
+    backends: Sequence[str],
+    copy: bool,
+) -> list[Contender]:
+    """Everyone who takes part: each combination of ours, then each peer at each size.
+
+    Raises:
+        ValueError: an unknown environment or peer, or a peer that is not installed.
+    """
+    for peer in peers:
+        if peer not in PEERS:
+            raise ValueError(f"unknown peer {peer!r}; known: {', '.join(PEERS)}")
+        if peer == "envpool":
+            _import_envpool()
+    found = []
+    for env_id in env_ids:
+        name = env_id.removeprefix("operant/")
+        get_env(name)
+        for count in num_envs:
+            found += [
+                _ours(name, count, threads, backend, copy)
+                for backend in backends
+                for threads in (workers if backend == "cpu" else workers[:1])
+            ]
+            if "gymnasium" in peers:
+                found.append(_gymnasium(name, count))
+            if "envpool" in peers:
+                found += [_envpool(name, count, threads) for threads in workers]
+    if "gymnasium" in peers and "CartPole-v1" not in [e.removeprefix("operant/") for e in env_ids]:
+        found += [_gymnasium("CartPole-v1", count) for count in num_envs]
+    return found
+
+
+def _ours(env_id: str, num_envs: int, workers: int, backend: str, copy: bool) -> Contender:
+    def open_env() -> Any:
+        from operant.vector.make import make
+
+        return make(env_id, num_envs, workers=workers, backend=backend, copy=copy, seed=0)
+
+    return Contender("operant", env_id, backend, num_envs, workers, copy, open_env)
+
+
+def _gymnasium(env_id: str, num_envs: int) -> Contender:
+    import gymnasium
+
+    numpy_version = gymnasium.spec(env_id).vector_entry_point is not None
+    mode = "vector_entry_point" if numpy_version else "sync"
+
+    def open_env() -> Any:
+        return gymnasium.make_vec(env_id, num_envs, vectorization_mode=mode)
+
+    backend = "numpy" if numpy_version else mode
+    return Contender("gymnasium", env_id, backend, num_envs, 1, True, open_env)
+
+
+def _import_envpool() -> Any:
+    try:
+        import envpool
+    except ImportError:
+        raise ValueError("the peer envpool is not installed: pip install envpool") from None
+    return envpool
+
+
+def _envpool(env_id: str, num_envs: int, workers: int) -> Contender:
+    def open_env() -> Any:
+        return _import_envpool().make(
+            env_id, env_type="gymnasium", num_envs=num_envs, num_threads=workers
+        )
+
+    return Contender("envpool", env_id, "c++", num_envs, workers, True, open_env)
+
+
+def measure(everyone: Sequence[Contender], repeats: int, seconds: float) -> Iterator[str]:
+    """Fill in ``rounds`` of each contender; yields what is being done, before it is done."""
+    running = []
+    for contender in everyone:
+        yield f"starting {contender.label}"
+        env = contender.open()
+        env.reset()
+        actions = _actions(contender.env, contender.num_envs)
+        began = time.perf_counter()
+        env.step(actions[0])  # compiles, if anything does
+        once = _seconds_per_step(env, actions, 3 if time.perf_counter() - began < 5 else 1)
+        running.append((contender, env, actions, max(1, round(seconds / once))))
+    for round_number in range(repeats):
+        for contender, env, actions, steps in running:
+            yield f"round {round_number + 1} of {repeats}: {contender.label}"
+            contender.rounds.append(contender.num_envs / _seconds_per_step(env, actions, steps))
+    for _, env, _, _ in running:
+        env.close()
+
+
+def _actions(env_id: str, num_envs: int) -> list[np.ndarray]:
+    """Random action batches, int64 or float32, as a policy would hand them over."""
+    layout = Rules.of(get_env(env_id)).action
+    random = np.random.default_rng(0)
+    shape = (num_envs, *layout.shape)
+    if layout.dtype == "int":
+        low, high = (np.array(bounds).reshape(layout.shape) for bounds in (layout.low, layout.high))
+        return [random.integers(low, high, shape) for _ in range(_BATCHES)]
+    space: Any = layout.space
+    return [
+        random.uniform(space.low, space.high, shape).astype(np.float32) for _ in range(_BATCHES)
+    ]
+
+
+def _seconds_per_step(env: Any, actions: list[np.ndarray], steps: int) -> float:
+    step = env.step
+    began = time.perf_counter()
+    for k in range(steps):
+        step(actions[k % _BATCHES])
+    return (time.perf_counter() - began) / steps
+
+
+def records(everyone: Sequence[Contender]) -> list[dict[str, Any]]:
+    """One flat record per contender. ``ratio_to`` compares ours with each peer of the same run:
+    same environment and size, and ``gymnasium cartpole``, Gymnasium's NumPy CartPole of that size.
+    """
+    return [
+        {
+            "system": one.system,
+            "env": one.env,
+            "backend": one.backend,
+            "num_envs": one.num_envs,
+            "workers": one.workers,
+            "copy": one.copy,
+            "sps": round(one.sps),
+            "sps_min": round(min(one.rounds)),
+            "sps_max": round(max(one.rounds)),
+            "repeats": len(one.rounds),
+            "ratio_to": _ratios(one, everyone) if one.system == "operant" else {},
+        }
+        for one in everyone
+    ]
+
+
+def _ratios(one: Contender, everyone: Sequence[Contender]) -> dict[str, float]:
+    ratios = {}
+    for peer in everyone:
+        if peer.system == "operant" or peer.num_envs != one.num_envs:
+            continue
+        if peer.env == one.env and (peer.system != "envpool" or peer.workers == one.workers):
+            ratios[peer.system] = round(one.sps / peer.sps, 2)
+        if peer.system == "gymnasium" and peer.env == "CartPole-v1":
+            ratios[CARTPOLE] = round(one.sps / peer.sps, 2)
+    return ratios

@@ -1,0 +1,54 @@
+"""The ``operant`` command: one verb a file."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from operant import __version__
+from operant.cli import bench, check, envs
+from operant.cli.screen import UserError, errors
+
+app = typer.Typer(
+    name="operant",
+    help="Reinforcement learning at full speed, in Python.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+app.command("envs", epilog=envs.EXAMPLE)(envs.envs)
+app.command("check", epilog=check.EXAMPLE)(check.check)
+app.add_typer(bench.app, name="bench")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"operant {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Reinforcement learning at full speed, in Python."""
+
+
+def main() -> None:
+    """Run the command line. A user's mistake is one sentence and exit code 2."""
+    try:
+        app()
+    except UserError as mistake:
+        errors.print(f"operant: {mistake}", style="red", markup=False, highlight=False)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        errors.print("operant: interrupted; nothing was saved")
+        sys.exit(130)

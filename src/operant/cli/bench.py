@@ -1,0 +1,104 @@
+"""``operant bench``: how fast, beside whom."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from typer import Option
+
+from operant.cli.screen import UserError, errors, mistakes, output, short
+
+app = typer.Typer(help="Measure speed, interleaved with peers.", no_args_is_help=True)
+
+
+@app.callback()
+def _bench() -> None:
+    """Measure speed, interleaved with peers."""
+
+
+@app.command(
+    "env",
+    epilog="Example:  operant bench env --env CartPole-v1 --num-envs 4096 --peers gymnasium",
+)
+def env(
+    env_ids: Annotated[
+        list[str] | None, Option("--env", help="Environment; repeatable. Default: CartPole-v1.")
+    ] = None,
+    num_envs: Annotated[
+        list[int] | None, Option(min=1, help="Batch size; repeatable. Default: 4096.")
+    ] = None,
+    workers: Annotated[list[int] | None, Option(min=1, help="Threads; repeatable.")] = None,
+    backends: Annotated[
+        list[str] | None, Option("--backend", help="Backend; repeatable. Default: cpu.")
+    ] = None,
+    peers: Annotated[str, Option(help="Comma-separated: gymnasium, envpool.")] = "",
+    copy: Annotated[
+        bool,
+        Option(
+            "--copy/--no-copy", help="Results that are yours to keep, or views of live buffers."
+        ),
+    ] = False,
+    repeats: Annotated[int, Option(min=1, help="Rounds; the median counts.")] = 7,
+    seconds: Annotated[
+        float, Option(min=0.001, help="Seconds that each contender steps in a round.")
+    ] = 0.2,
+    json_file: Annotated[
+        str, Option("--json", metavar="FILE", help="Write JSON; '-' prints it.")
+    ] = "",
+) -> None:
+    """Environment steps per second: ours and others', taking turns, median of several rounds."""
+    from operant.bench.env import contenders, measure, records
+    from operant.bench.frame import frame, write_json
+
+    names = [peer for peer in peers.split(",") if peer]
+    with mistakes():
+        everyone = contenders(
+            env_ids or ["CartPole-v1"],
+            num_envs or [4096],
+            workers or [1],
+            names,
+            backends or ["cpu"],
+            copy,
+        )
+    columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=errors, transient=True) as progress, mistakes():
+        task = progress.add_task("", total=len(everyone) * (repeats + 1))
+        for doing in measure(everyone, repeats, seconds):
+            progress.update(task, description=doing)
+            progress.refresh()
+            progress.advance(task)
+    found = records(everyone)
+    if json_file != "-":
+        _print_table(found)
+    if json_file:
+        try:
+            write_json(json_file, frame(found))
+        except OSError as error:
+            raise UserError(f"cannot write {json_file}: {error.strerror}") from None
+
+
+def _print_table(found: list[dict[str, Any]]) -> None:
+    table = Table(box=None, pad_edge=False)
+    for name in ("system", "env", "backend"):
+        table.add_column(name, no_wrap=True)
+    peers = sorted({peer for row in found for peer in row["ratio_to"]})
+    for name in ("envs", "workers", "steps/s", "spread", *(f"x {peer}" for peer in peers)):
+        table.add_column(name, justify="right")
+    for row in found:
+        spread = (row["sps_max"] - row["sps_min"]) / row["sps"] / 2
+        ratios = [row["ratio_to"].get(peer) for peer in peers]
+        table.add_row(
+            row["system"],
+            row["env"],
+            row["backend"],
+            str(row["num_envs"]),
+            str(row["workers"]),
+            short(row["sps"]),
+            f"±{spread:.0%}",
+            *("" if ratio is None else f"{ratio:.1f}" for ratio in ratios),
+            style="bold" if row["system"] == "operant" else "",
+        )
+    output.print(table)

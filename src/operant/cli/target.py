@@ -1,0 +1,84 @@
+"""Finding the environment a user names on the command line."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from operant.cli.screen import UserError
+from operant.envs.env import Env
+from operant.envs.registry import get_env
+
+
+def load_env(target: str) -> type[Env]:
+    """The class named by an id, ``module:Class`` or ``path/to/file.py:Class``.
+
+    The class may be left out where the module defines one environment only.
+
+    Raises:
+        UserError: nothing of that name.
+        LanguageError: the environment's definition was refused.
+    """
+    name, _, cls_name = target.partition(":")
+    if target.startswith("operant:") or (not cls_name and not _looks_like_module(name)):
+        try:
+            return get_env(target)
+        except ValueError as error:
+            raise UserError(f"{error} Your own: module:Class or path/to/file.py:Class") from None
+    module = _load_module(name)
+    found = {
+        key: value
+        for key, value in vars(module).items()
+        if isinstance(value, type)
+        and issubclass(value, Env)
+        and value.__module__ == module.__name__
+        and hasattr(value, "step")
+    }
+    if cls_name:
+        env = getattr(module, cls_name, None)
+        if not (isinstance(env, type) and issubclass(env, Env)):
+            names = ", ".join(found) or "none"
+            raise UserError(f"{name} has no environment class {cls_name!r}; it has: {names}")
+        return env
+    if len(found) != 1:
+        raise UserError(
+            f"{name} defines {len(found)} environments ({', '.join(found) or 'none'}); "
+            f"name one: {name}:Class"
+        )
+    return next(iter(found.values()))
+
+
+def _looks_like_module(name: str) -> bool:
+    if name.endswith(".py") or "/" in name.removeprefix("operant/"):
+        return True
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        return name.isidentifier() and importlib.util.find_spec(name) is not None
+    finally:
+        sys.path.pop(0)
+
+
+def _load_module(name: str) -> ModuleType:
+    if not name.endswith(".py"):
+        sys.path.insert(0, str(Path.cwd()))
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is not None and name.startswith(error.name):
+                raise UserError(f"there is no module {name!r} here or on the path") from None
+            raise UserError(f"{name} cannot be imported: {error}") from None
+        finally:
+            sys.path.pop(0)
+    path = Path(name)
+    if not path.is_file():
+        raise UserError(f"there is no file {name!r}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
