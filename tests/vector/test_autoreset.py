@@ -272,11 +272,12 @@ def test_returns_are_the_float32_sums_of_the_rewards(backend: str, env_id: str, 
             begins[i] = mode == "NextStep"
         reported += int(info["_episode"].sum()) if info else 0
     assert reported == finished >= 67 * (120 // 18)
-    running = np.float64(sum(float(s) for s in sums))
-    assert reported_total + running == pytest.approx(total, rel=1e-5)
+    unfinished = sum(float(s) for s in sums)
+    assert reported_total + unfinished == pytest.approx(total, rel=1e-5)
     state = env.get_state()
-    assert state["episode_return"].tolist() == [float(s) for s in sums]
-    assert state["steps"].tolist() == lengths
+    running = ~np.array(begins)  # those that await their reset keep their last episode's
+    assert state["episode_return"][running].tolist() == np.array(sums)[running].tolist()
+    assert state["steps"][running].tolist() == np.array(lengths)[running].tolist()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -313,19 +314,33 @@ class Product(operant.Env):
         return (state.x,)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_no_limit_and_the_environments_own_limit(backend: str) -> None:
-    assert make(backend, "NextStep").max_episode_steps == 12
-    env = make(backend, "SameStep", 64, max_episode_steps=3)
-    assert env.max_episode_steps == 3
+class Endless(Walk):
+    max_episode_steps = None
+
+
+def test_without_a_limit_nothing_is_truncated() -> None:
+    env = operant.make(Endless, 5, backend="reference")
+    assert env.max_episode_steps is None
     env.reset(seed=0)
-    for step in range(1, 10):
-        *_, truncated, info = env.step(np.zeros(64, np.int64))
-        at_limit = env.get_state()["steps"] == 0
-        assert (truncated <= at_limit).all()
-        if info:
-            assert info["episode"]["l"].max() <= 3
-        assert truncated.any() == (step % 3 == 0) or step > 3
+    truncations = [env.step(np.zeros(5, np.int64))[3].any() for _ in range(40)]
+    assert not any(truncations)
+    assert env.get_state()["steps"].max() > 12
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_limit_is_the_environments_own_unless_overridden(backend: str) -> None:
+    for asked, limit in ((None, 12), (3, 3), (np.int64(7), 7)):
+        env = make(backend, "SameStep", 64, max_episode_steps=asked)
+        assert env.max_episode_steps == limit
+        env.reset(seed=0)
+        truncations = 0
+        for _ in range(30):
+            *_, truncated, info = env.step(np.zeros(64, np.int64))
+            lengths = info["episode"]["l"] if info else np.zeros(64)
+            assert lengths.max() <= limit
+            np.testing.assert_array_equal(truncated, lengths == limit)
+            truncations += int(truncated.sum())
+        assert truncations > 64
 
 
 # DISABLED ---------------------------------------------------------------------------------------

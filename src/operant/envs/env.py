@@ -69,7 +69,7 @@ class Env:
 
         Rules.of(cls)
 
-    def __init__(self) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         raise TypeError(
             f"{type(self).__qualname__} holds rules and has no instances; "
             f"run it with operant.make({type(self).__qualname__}, num_envs=...)"

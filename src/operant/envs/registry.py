@@ -39,8 +39,8 @@ def register(env_id: str, env: type[Env]) -> None:
 
     if not isinstance(env_id, str) or not re.fullmatch(r"[\w.-]+-v\d+", env_id):
         raise ValueError(f"an environment's id looks like 'Catch-v0', got {env_id!r}")
-    if not (isinstance(env, type) and issubclass(env, Env)):
-        raise TypeError(f"register() takes a subclass of operant.Env, got {env!r}")
+    if not (isinstance(env, type) and issubclass(env, Env) and hasattr(env, "State")):
+        raise TypeError(f"register() takes a subclass of operant.Env with rules, got {env!r}")
     known = _REGISTERED.get(env_id)
     same = known is not None and known.__qualname__ == env.__qualname__
     if env_id in _BUILT_IN or (known is not None and not same):  # the same name again: a notebook

@@ -9,7 +9,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from gymnasium import spaces
@@ -20,6 +20,7 @@ _DTYPES = {float: FLOAT, int: INT, bool: BOOL}
 NUMPY_DTYPES: dict[str, Any] = {FLOAT: np.float32, INT: np.int32, BOOL: np.bool_}
 MAX_FIELDS = 100
 _MAX_RANDOM = 64
+_MAX_FLOAT = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -71,14 +72,14 @@ class Rules:
             TypeError: a parameter is unknown or of the wrong type, or the definition is incomplete.
         """
         params = resolve_params(env, overrides or {})
-        recorder = _Recorder(env, params)
         with _name_bound(env):
+            recorder = _Recorder(env, params)
             programs = [recorder.programs(), recorder.programs()]
-        for first, second in zip(*programs, strict=True):
+        for name, first, second in zip(("reset", "step", "observe"), *programs, strict=True):
             if first.signature() != second.signature():
                 raise LanguageError(
-                    f"{_place(env.step)}: {env.__qualname__} gives another program each time it is "
-                    "called; its functions must not keep or draw anything (use `random`)"
+                    f"{_place(getattr(env, name))}: {name}() gives another program each time it is "
+                    "called; it must not keep or draw anything (use `random`)"
                 )
         reset, step, observe = programs[0]
         return cls(
@@ -140,7 +141,9 @@ def _name_bound(env: type[Any]) -> Iterator[None]:
 
 
 def _functions(env: type[Any]) -> list[Any]:
-    return [inspect.unwrap(getattr(env, name)) for name in ("reset", "step", "observe")]
+    names = ("reset", "step", "observe", "observation_space", "action_space")
+    values: list[Any] = [getattr(env, name, None) for name in names]
+    return [value for value in map(inspect.unwrap, values) if hasattr(value, "__globals__")]
 
 
 def _place(function: Callable[..., Any]) -> str:
@@ -150,6 +153,8 @@ def _place(function: Callable[..., Any]) -> str:
 
 def resolve_params(env: type[Any], overrides: Mapping[str, Any]) -> Any:
     """The environment's parameters with `overrides` put in, each of the declared type."""
+    if not _is_named_tuple(env.Params):
+        raise TypeError(f"{env.__qualname__}.Params must be a NamedTuple, got {env.Params!r}")
     hints = typing.get_type_hints(env.Params)
     for name in overrides:
         if name not in hints:
@@ -184,8 +189,10 @@ def _checked(env: type[Any], name: str, kind: Any, value: Any) -> Any:
         raise TypeError(
             f"parameter {name!r} of {env.__qualname__} must be {kind.__name__}, got {value!r}"
         )
-    if kind is float and not math.isfinite(value):
-        raise ValueError(f"parameter {name!r} of {env.__qualname__} must be finite, got {value!r}")
+    if kind is float and not abs(value) <= _MAX_FLOAT:
+        raise ValueError(
+            f"parameter {name!r} of {env.__qualname__} must be a finite float32, got {value!r}"
+        )
     return value
 
 
@@ -239,6 +246,10 @@ def action_layout(space: spaces.Space[Any], env: type[Any]) -> Layout:
     )
 
 
+def _is_named_tuple(value: object) -> TypeGuard[type[Any]]:
+    return isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields")
+
+
 class _Recorder:
     """Records the three functions of one environment class at fixed parameters."""
 
@@ -273,8 +284,8 @@ class _Recorder:
             )
 
     def _state_fields(self) -> dict[str, str]:
-        state = self.env.State
-        if not (isinstance(state, type) and issubclass(state, tuple) and hasattr(state, "_fields")):
+        state = getattr(self.env, "State", None)
+        if not _is_named_tuple(state):
             raise TypeError(f"{self.env.__qualname__}.State must be a NamedTuple, got {state!r}")
         fields = {}
         for name, kind in typing.get_type_hints(state).items():
@@ -336,7 +347,7 @@ class _Recorder:
         try:
             symbol = as_symbol(program, value)
         except LanguageError as error:
-            message = str(error).rpartition(": ")[2]
+            message = str(error).partition(": ")[2]  # after the place, which is here
             raise LanguageError(
                 f"{_place(getattr(self.env, name))}: {name}() must give a {dtype} for {what}; "
                 f"{message}"

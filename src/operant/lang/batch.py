@@ -11,21 +11,26 @@ from typing import Any
 
 import numpy as np
 
+from operant.lang.trace import factors_of_power
+
 
 class Batch(np.ndarray):
     """One value per environment, shape ``[num_envs]``, dtype float32, int32 or bool."""
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        if method != "__call__" or kwargs.get("out") is not None:
-            arrays = [np.asarray(value) for value in inputs]
-            return getattr(ufunc, method)(*arrays, **kwargs)
+        if method != "__call__" or "out" in kwargs:
+            if "out" in kwargs:
+                kwargs["out"] = tuple(np.asarray(part) for part in kwargs["out"])
+            return getattr(ufunc, method)(*[np.asarray(value) for value in inputs], **kwargs)
         values = [_plain(value) for value in inputs]
         floats = ufunc is np.true_divide or any(_is_float(value) for value in values)
         if floats:
             values = [_to_float(value) for value in values]
-        if ufunc is np.remainder and floats:  # the compiled definition, see trace.Symbol._mod
+        if floats and ufunc in (np.remainder, np.floor_divide):  # as compiled, not as NumPy does
             left, right = values
-            result = left - np.floor(left / right) * right
+            result = np.floor(left / right)
+            if ufunc is np.remainder:
+                result = left - result * right
         else:
             result = ufunc(*values, **kwargs)
         if isinstance(result, tuple):
@@ -33,12 +38,19 @@ class Batch(np.ndarray):
         return batch(result)
 
     def __pow__(self, exponent: Any, mod: None = None) -> Any:
-        if exponent == 0.5:
-            return np.sqrt(self)
+        factors = factors_of_power(exponent)
+        if factors == 0:
+            return np.sqrt(batch(_to_float(np.asarray(self))))
         result: Any = self
-        for _ in range(int(exponent) - 1):  # repeated products, as the compiled backends do
+        for _ in range(factors - 1):  # repeated products, as the compiled backends do
             result = result * self
         return result
+
+
+# ``x += 1`` makes a new array, as it makes a new symbol: where `x` came from stays as it was.
+_OPERATORS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
+for _name in (*_OPERATORS, "and", "or", "xor", "lshift", "rshift"):
+    setattr(Batch, f"__i{_name}__", getattr(Batch, f"__{_name}__"))
 
 
 def batch(values: Any) -> Any:

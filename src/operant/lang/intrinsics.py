@@ -4,6 +4,7 @@
 - `floor`, `ceil`, `sqrt`, `fabs`: the float32 instruction (``math.floor`` goes through int64).
 - `bits_of`, `float_of`: reinterpret 32 bits. `trailing_zeros`: of a non-zero 64-bit word.
 - `pointer`: from an address.
+- `prefer_wide_vectors`: 512 bits where the machine has them.
 - `load`, `store`: access to buffers that are known not to overlap. Numba cannot say so, and LLVM
   gives up vectorising a loop over more than a handful of arrays rather than compare all their
   addresses at run time. These carry LLVM's alias scopes instead: buffer 3 never overlaps buffer 5.
@@ -71,6 +72,23 @@ def pointer(typing_context: Any, address: Any) -> Any:
         return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
 
     return types.voidptr(types.uint64), generate
+
+
+@intrinsic
+def prefer_wide_vectors(typing_context: Any) -> Any:
+    """Let the calling function use 512-bit vectors; nothing changes where there are none.
+
+    LLVM holds back to 256 bits on AVX-512 machines, for fear of lower clocks. On a Xeon of 2023
+    (Emerald Rapids) the wide loops took 45 us instead of 101 for 4096 Acrobots, 9.6 instead of 15.2
+    for Pendulums.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        # llvmlite's own add() knows plain attributes only, LLVM takes "key"="value" as well.
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+
+    return types.void(), generate
 
 
 @intrinsic

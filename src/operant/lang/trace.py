@@ -88,7 +88,9 @@ class Program:
 
     def signature(self) -> tuple[object, ...]:
         """What was recorded, comparable: equal signatures compute the same."""
-        return (tuple(self.nodes), tuple(self.outputs))
+        # repr, as in `add`: a NaN is not equal to itself
+        nodes = tuple((n.op, n.args, n.dtype, repr(n.value)) for n in self.nodes)
+        return (nodes, tuple(self.outputs))
 
 
 def fail(message: str) -> NoReturn:
@@ -121,6 +123,8 @@ def as_symbol(program: Program, value: object) -> Symbol:
         value = value.item()
     if isinstance(value, bool | int | float):
         return program.constant(value)
+    if isinstance(value, np.ndarray):
+        fail("a NumPy array meets a number; write the components out one by one")
     fail(f"expected a number, got {type(value).__name__} {value!r}")
 
 
@@ -162,15 +166,30 @@ def record_float(op: str, *values: object) -> Symbol:
     return program.add(op, tuple(cast(s, FLOAT).index for s in symbols), FLOAT)
 
 
+def factors_of_power(exponent: object) -> int:
+    """How many factors ``x ** exponent`` has; 0 stands for the square root."""
+    if isinstance(exponent, np.generic):
+        exponent = exponent.item()
+    if isinstance(exponent, float) and exponent == 0.5:
+        return 0
+    if isinstance(exponent, float) and exponent.is_integer():
+        exponent = int(exponent)
+    if not isinstance(exponent, int) or isinstance(exponent, bool) or not 1 <= exponent <= 16:
+        fail(
+            f"`**` takes a whole exponent from 1 to 16, or 0.5, got {exponent!r}; "
+            "write exp(y * log(x)) for other powers of a positive x"
+        )
+    return exponent
+
+
 _SYMBOLS = {
     "add": "+",
     "subtract": "-",
     "multiply": "*",
     "less": "<",
     "less_equal": "<=",
-    "floor_divide": "//",
-    "mod": "%",
 }
+_TRUTH_ADVICE = "write to_float(condition) or where(condition, a, b)"
 
 
 class Symbol:
@@ -196,10 +215,7 @@ class Symbol:
     def _arithmetic(self, op: str, other: object, swap: bool = False) -> Symbol:
         left, right = (other, self) if swap else (self, other)
         if BOOL in (self.dtype, getattr(other, "dtype", None)) or isinstance(other, bool):
-            fail(
-                f"`{_SYMBOLS.get(op, op)}` on a truth value; "
-                "write to_float(condition) or where(condition, a, b)"
-            )
+            fail(f"`{_SYMBOLS.get(op, op)}` on a truth value; {_TRUTH_ADVICE}")
         return record(op, left, right)
 
     def __add__(self, other: object) -> Symbol:
@@ -233,7 +249,7 @@ class Symbol:
         return self._floor_divide(other, self)
 
     def _floor_divide(self, left: object, right: object) -> Symbol:
-        left, right = common([as_symbol(self.program, v) for v in (left, right)], "`//`")
+        left, right = self._divided("//", left, right)
         if left.dtype == FLOAT:
             return record("floor", left / right)
         return record("floor_divide", left, right)
@@ -245,23 +261,23 @@ class Symbol:
         return self._mod(other, self)
 
     def _mod(self, left: object, right: object) -> Symbol:
-        left, right = common([as_symbol(self.program, v) for v in (left, right)], "`%`")
+        left, right = self._divided("%", left, right)
         if left.dtype == FLOAT:
             return left - record("floor", left / right) * right
         return record("mod", left, right)
 
+    def _divided(self, sign: str, *values: object) -> list[Symbol]:
+        symbols = [as_symbol(self.program, value) for value in values]
+        if BOOL in (symbol.dtype for symbol in symbols):
+            fail(f"`{sign}` on a truth value; {_TRUTH_ADVICE}")
+        return common(symbols, f"`{sign}`")
+
     def __pow__(self, exponent: object) -> Symbol:
-        if isinstance(exponent, float) and exponent == 0.5:
+        factors = factors_of_power(exponent)
+        if factors == 0:
             return record_float("sqrt", self)
-        if isinstance(exponent, float) and exponent.is_integer():
-            exponent = int(exponent)
-        if not isinstance(exponent, int) or isinstance(exponent, bool) or not 1 <= exponent <= 16:
-            fail(
-                f"`**` takes a whole exponent from 1 to 16, or 0.5, got {exponent!r}; "
-                "write exp(y * log(x)) for other powers of a positive x"
-            )
         result = self
-        for _ in range(exponent - 1):
+        for _ in range(factors - 1):
             result = result * self
         return result
 
@@ -402,6 +418,9 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "not_equal": operator.ne,
     "remainder": operator.mod,
     "floor_divide": operator.floordiv,
+    "bitwise_and": operator.and_,
+    "bitwise_or": operator.or_,
+    "bitwise_xor": operator.xor,
 }
 _RENAMED = {
     "absolute": "abs",
@@ -493,8 +512,9 @@ def _truth_advice() -> str:
 
 def _call_advice(what: str, instead: str) -> str:
     node = _author_expression(lambda node: isinstance(node, ast.Call))
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        module = node.func.value
-        if isinstance(module, ast.Name) and module.id in ("math", "np", "numpy", "cmath"):
-            return f"{module.id}.{node.func.attr}() cannot be compiled; {_word_for(node.func.attr)}"
+    match node:
+        case ast.Call(func=ast.Attribute(attr=name) as function):
+            return f"{ast.unparse(function)}() cannot be compiled; {_word_for(name)}"
+        case ast.Call(func=ast.Name(id=name)) if name not in ("float", "int"):  # from math import
+            return f"{name}() cannot be compiled; {_word_for(name)}"
     return f"{what} of a value that differs per environment; write {instead}"

@@ -32,6 +32,11 @@ def _has(kind: type, values: tuple[Any, ...]) -> bool:
     return any(isinstance(value, kind) for value in values)
 
 
+def _batches(value: Any) -> Any:
+    """An array as a `Batch`, which keeps to float32; a number as it is."""
+    return batch(value) if isinstance(value, np.ndarray) else value
+
+
 def where(condition: Any, a: Any, b: Any) -> Any:
     """`a` where `condition` holds, else `b`; both are computed."""
     if _has(Symbol, (condition, a, b)):
@@ -39,9 +44,9 @@ def where(condition: Any, a: Any, b: Any) -> Any:
         chooser = as_symbol(program, condition)
         if chooser.dtype != BOOL:
             fail(f"where() chooses by a truth value, got {chooser.dtype}; write x != 0")
-        if chooser.node.op == "constant":
-            return a if chooser.node.value else b
         first, second = common([as_symbol(program, v) for v in (a, b)], "where()")
+        if chooser.node.op == "constant":
+            return first if chooser.node.value else second
         if first.index == second.index:
             return first
         return program.add("where", (chooser.index, first.index, second.index), first.dtype)
@@ -60,8 +65,8 @@ def minimum(a: Any, b: Any) -> Any:
     if _has(Symbol, (a, b)):
         return _record("minimum", a, b)
     if _has(np.ndarray, (a, b)):
-        return np.minimum(batch(a) if isinstance(a, np.ndarray) else a, b)
-    return builtins.min(a, b)
+        return np.minimum(_batches(a), _batches(b))
+    return a if a < b or a != a else b
 
 
 def maximum(a: Any, b: Any) -> Any:
@@ -69,8 +74,8 @@ def maximum(a: Any, b: Any) -> Any:
     if _has(Symbol, (a, b)):
         return _record("maximum", a, b)
     if _has(np.ndarray, (a, b)):
-        return np.maximum(batch(a) if isinstance(a, np.ndarray) else a, b)
-    return builtins.max(a, b)
+        return np.maximum(_batches(a), _batches(b))
+    return a if a > b or a != a else b
 
 
 def clip(x: Any, low: Any, high: Any) -> Any:
@@ -80,7 +85,7 @@ def clip(x: Any, low: Any, high: Any) -> Any:
 
 def abs(x: Any) -> Any:
     """The absolute value."""
-    return builtins.abs(batch(x) if isinstance(x, np.ndarray) else x)
+    return builtins.abs(_batches(x))
 
 
 def sign(x: Any) -> Any:
@@ -185,7 +190,7 @@ def float_of(bits: Any) -> Any:
 
 
 def uniform(u: Any, low: Any, high: Any) -> Any:
-    """A float in ``[low, high)`` from one uniform number in ``[0, 1)``."""
+    """A float in ``[low, high)`` from one uniform number; rounding may give `high` itself."""
     return low + (high - low) * u
 
 

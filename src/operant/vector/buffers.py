@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import numpy as np
 
 from operant.envs.rules import NUMPY_DTYPES, Rules
-from operant.lang.trace import BOOL, FLOAT, INT
+from operant.lang.trace import FLOAT
 
 LANES = 64
 """Batches are padded to a multiple of this, so that compiled loops have no remainder: an
 environment's arithmetic is then the same wherever in a batch it stands."""
 
+_LINE_BYTES, _PAGE_BYTES = 64, 4096
+
 
 @dataclass(frozen=True)
 class Buffers:
-    """All arrays of a batch, padded to whole `LANES`; `cut` and `field` give unpadded views.
+    """All arrays of a batch, padded to whole `LANES`; `cut` gives unpadded views.
 
     The arrays live as long as the batch and never move, so a view taken once stays valid. Backends
-    write them, `VecEnv` reads them. State fields are rows of the three ``*_state`` arrays, one row a
-    field; the rest is one value (or one row) per environment:
+    write them, `VecEnv` reads them. One value (or one row) per environment:
 
-    - ``action``: what the next step will do, validated; ``[size, lanes]``, one row a component.
+    - ``state``: one array per field of the environment's ``State``.
+    - ``action``: what the next step will do, validated; one array per component.
     - ``obs``, ``reward``, ``terminated``, ``truncated``: what the last step returned.
     - ``done``: finished in the last step. Under NEXT_STEP and DISABLED it awaits its reset.
     - ``final_obs``: under SAME_STEP the last observation of those in ``done``.
@@ -33,10 +36,8 @@ class Buffers:
     """
 
     num_envs: int
-    float_state: np.ndarray
-    int_state: np.ndarray
-    bool_state: np.ndarray
-    action: np.ndarray
+    state: dict[str, np.ndarray]
+    action: tuple[np.ndarray, ...]
     obs: np.ndarray
     final_obs: np.ndarray
     reward: np.ndarray
@@ -57,30 +58,28 @@ class Buffers:
     def allocate(cls, rules: Rules, num_envs: int) -> Buffers:
         """Zeroed buffers for `num_envs` environments."""
         lanes = -(-num_envs // LANES) * LANES
-        kinds = list(rules.fields.values())
+        new = Arena(lanes).zeros
         obs_dtype = np.float32 if rules.observation.dtype == FLOAT else np.int64
-        obs_shape = (lanes, *rules.observation.shape)
+        action_dtype = NUMPY_DTYPES[rules.action.dtype]
         return cls(
             num_envs=num_envs,
-            float_state=np.zeros((kinds.count(FLOAT), lanes), np.float32),
-            int_state=np.zeros((kinds.count(INT), lanes), np.int32),
-            bool_state=np.zeros((kinds.count(BOOL), lanes), np.bool_),
-            action=np.zeros((rules.action.size, lanes), NUMPY_DTYPES[rules.action.dtype]),
-            obs=np.zeros(obs_shape, obs_dtype),
-            final_obs=np.zeros(obs_shape, obs_dtype),
-            reward=np.zeros(lanes, np.float32),
-            terminated=np.zeros(lanes, np.bool_),
-            truncated=np.zeros(lanes, np.bool_),
-            done=np.zeros(lanes, np.bool_),
-            episode_return=np.zeros(lanes, np.float32),
-            steps=np.zeros(lanes, np.int32),
-            start_us=np.zeros(lanes, np.int64),
-            report_return=np.zeros(lanes, np.float32),
-            report_length=np.zeros(lanes, np.int32),
-            report_time_s=np.zeros(lanes, np.float32),
-            seed=np.zeros(lanes, np.uint64),
-            index=np.zeros(lanes, np.uint32),
-            episode=np.zeros(lanes, np.uint32),
+            state={name: new(NUMPY_DTYPES[kind]) for name, kind in rules.fields.items()},
+            action=tuple(new(action_dtype) for _ in range(rules.action.size)),
+            obs=new(obs_dtype, rules.observation.shape),
+            final_obs=new(obs_dtype, rules.observation.shape),
+            reward=new(np.float32),
+            terminated=new(np.bool_),
+            truncated=new(np.bool_),
+            done=new(np.bool_),
+            episode_return=new(np.float32),
+            steps=new(np.int32),
+            start_us=new(np.int64),
+            report_return=new(np.float32),
+            report_length=new(np.int32),
+            report_time_s=new(np.float32),
+            seed=new(np.uint64),
+            index=new(np.uint32),
+            episode=new(np.uint32),
         )
 
     @property
@@ -88,19 +87,28 @@ class Buffers:
         """Allocated environments: `num_envs` rounded up."""
         return len(self.reward)
 
-    def cut(self, name: str) -> np.ndarray:
-        """The named array without its padding: a contiguous view ``[num_envs, ...]``."""
-        array: np.ndarray = getattr(self, name)
+    def cut(self, array: np.ndarray) -> np.ndarray:
+        """One of the arrays without its padding: a contiguous view ``[num_envs, ...]``."""
         return array[: self.num_envs]
 
-    def field(self, rules: Rules, name: str) -> np.ndarray:
-        """One state field without its padding: a contiguous view ``[num_envs]``."""
-        array, row = self.field_row(rules, name)
-        return array[row, : self.num_envs]
 
-    def field_row(self, rules: Rules, name: str) -> tuple[np.ndarray, int]:
-        """The array that holds a state field, and its row there."""
-        kind = rules.fields[name]
-        same_kind = [field for field, dtype in rules.fields.items() if dtype == kind]
-        array: Any = getattr(self, f"{kind}_state")
-        return array, same_kind.index(name)
+class Arena:
+    """Allocates arrays of `lanes` rows so that the same row of different arrays does not collide.
+
+    Large arrays start at the beginning of a page, and a cache finds its lines by the address within
+    a page: row i of twenty such arrays would compete for the twelve places of one cache set. Here
+    each array starts seven cache lines further into its page than the one before.
+    """
+
+    def __init__(self, lanes: int) -> None:
+        self._lanes = lanes
+        self._numbers = count()
+
+    def zeros(self, dtype: Any, shape: tuple[int, ...] = ()) -> np.ndarray:
+        """A zeroed array ``[lanes, *shape]``, aligned to cache lines."""
+        size = self._lanes * int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        memory = np.zeros(size + _PAGE_BYTES, np.uint8)
+        wanted = next(self._numbers) * 7 * _LINE_BYTES
+        offset = (wanted - memory.ctypes.data) % _PAGE_BYTES
+        array: np.ndarray = memory[offset : offset + size].view(dtype)
+        return array.reshape(self._lanes, *shape)

@@ -113,13 +113,13 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._backend = chosen.create(
             self.rules, b, limit or _NO_LIMIT, self.autoreset_mode, self.workers
         )
-        self._results = (b.cut("obs"), b.cut("reward"), b.cut("terminated"), b.cut("truncated"))
+        self._results = (b.cut(b.obs), b.cut(b.reward), b.cut(b.terminated), b.cut(b.truncated))
         self._report = {
-            "r": b.cut("report_return"),
-            "l": b.cut("report_length"),
-            "t": b.cut("report_time_s"),
+            "r": b.cut(b.report_return),
+            "l": b.cut(b.report_length),
+            "t": b.cut(b.report_time_s),
         }
-        self._done, self._final_obs = b.cut("done"), b.cut("final_obs")
+        self._done, self._final_obs = b.cut(b.done), b.cut(b.final_obs)
         self._action_shape = (self.num_envs, *self.rules.action.shape)
         self._action_dtypes = _fast_dtypes(self.rules.action.dtype)
         self._was_reset = False
@@ -146,16 +146,16 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         """
         self._check_open()
         mask = self._reset_mask(options)
+        everyone = np.ones(self.num_envs, np.bool_)
+        if not self._was_reset:  # also those that `seed` leaves alone need a stream
+            first = fresh_seed() if self._first_seed is None else self._first_seed
+            assign_streams(self._buffers, first, everyone)
         if seed is not None:
             assign_streams(self._buffers, seed, mask)
-            self._first_seed = None
-        elif not self._was_reset:
-            first = fresh_seed() if self._first_seed is None else self._first_seed
-            assign_streams(self._buffers, first, np.ones(self.num_envs, np.bool_))
         if isinstance(seed, int):
             super().reset(seed=seed)
         if not self._was_reset:
-            mask = np.ones(self.num_envs, np.bool_)
+            mask = everyone
         self._clear_reports(mask)
         self._backend.reset(mask, time.perf_counter_ns() // 1000)
         self._was_reset = True
@@ -217,7 +217,7 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         env = self.rules.env
         if not hasattr(env, "render"):
             raise ValueError(f"{env.__qualname__} has no render function")
-        fields = [self._buffers.field(self.rules, name)[index].item() for name in self.rules.fields]
+        fields = [array[index].item() for array in self._buffers.state.values()]
         canvas = Canvas(*env.render_size)
         call(env.render, state=env.State(*fields), canvas=canvas, params=self.rules.params)
         return canvas.to_array()
@@ -228,7 +228,7 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         last results (``obs``, ``reward``, ``terminated``, ``truncated``), each ``[num_envs, ...]``.
         """
         self._check_open()
-        return read_state(self.rules, self._buffers)
+        return read_state(self._buffers)
 
     def set_state(self, state: Mapping[str, Any]) -> np.ndarray:
         """Continue from `state`, as `get_state` gave it or a part of it; the observations.
@@ -241,15 +241,18 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         """
         self._check_open()
         if not self._was_reset:
-            missing = set(read_state(self.rules, self._buffers)) - set(state)
+            missing = set(read_state(self._buffers)) - set(state)
             if missing:
                 raise ValueError(
                     f"the state lacks {', '.join(sorted(missing))}; to set a part, reset() first"
                 )
-        written = write_state(self.rules, self._buffers, state)
+        written = write_state(self._buffers, state)
         if "obs" not in written:
             self._backend.observe()
         self._backend.state_changed()
+        self._clear_reports()
+        if not self._was_reset:
+            self._buffers.start_us[:] = time.perf_counter_ns() // 1000
         disabled = self.autoreset_mode == AutoresetMode.DISABLED
         self._awaits_reset = disabled and bool(self._done.any())
         self._was_reset = True

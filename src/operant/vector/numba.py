@@ -7,7 +7,6 @@ hash of its text. The second start finds both and compiles nothing.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import importlib.util
 import os
@@ -26,8 +25,8 @@ from operant import __version__, paths
 from operant.envs.rules import Rules
 from operant.lang import intrinsics
 from operant.vector import numba_philox
-from operant.vector.buffers import LANES, Buffers
-from operant.vector.numba_source import BUFFERS, draw_rows, kernels_source
+from operant.vector.buffers import LANES, Arena, Buffers
+from operant.vector.numba_source import kernels_source, table_layout
 from operant.vector.workers import WorkerPool, split
 
 _MODES = {AutoresetMode.NEXT_STEP: 0, AutoresetMode.SAME_STEP: 1, AutoresetMode.DISABLED: 2}
@@ -49,17 +48,10 @@ class NumbaBackend:
     ) -> None:
         kernels = load_kernels(rules)
         b = buffers
-        self._arrays = {field.name: getattr(b, field.name) for field in dataclasses.fields(b)} | {
-            "params": rules.param_values(),
-            "done_words": b.done,
-            "keys": np.zeros((5, b.lanes), np.uint32),
-            "draws": np.zeros((draw_rows(rules), b.lanes), np.float32),
-            "finished": np.zeros(b.lanes, np.int64),
-            "counts": np.zeros(b.lanes // LANES, np.int64),
-        }  # referenced here as long as the kernels hold their addresses
+        arrays = _arrays(rules, b)
+        self._arrays = arrays  # kept alive as long as the kernels hold their addresses
         settings = [b.num_envs, b.lanes, _MODES[mode], max_steps]
-        addresses = [self._arrays[name].ctypes.data for name in BUFFERS]
-        self._table = np.array(settings + addresses, np.uint64)
+        self._table = np.array(settings + [array.ctypes.data for array in arrays], np.uint64)
         self._reset_slice, self._step_slice = kernels.reset_slice, kernels.step_slice
         self._observe_slice, self._take = kernels.observe_slice, kernels.take_actions
         self._num_envs, self._rescan = b.num_envs, True
@@ -97,6 +89,20 @@ class NumbaBackend:
         """Stop the worker threads."""
         if self._pool is not None:
             self._pool.close()
+
+
+def _arrays(rules: Rules, buffers: Buffers) -> list[np.ndarray]:
+    """The arrays of the kernels' table: those of the batch, and scratch memory of our own."""
+    known: dict[str, Any] = {"params": rules.param_values(), "done_words": buffers.done}
+    known |= {f"state_{name}": array for name, array in buffers.state.items()}
+    known |= {f"action_{k}": array for k, array in enumerate(buffers.action)}
+    scratch = Arena(buffers.lanes)
+    dtypes = {"f32": np.float32, "u32": np.uint32, "i64": np.int64}
+    for name, (dtype, _) in table_layout(rules).items():
+        if name not in known:
+            array = getattr(buffers, name, None)
+            known[name] = scratch.zeros(dtypes[dtype]) if array is None else array
+    return [known[name] for name in table_layout(rules)]
 
 
 def load_kernels(rules: Rules) -> ModuleType:

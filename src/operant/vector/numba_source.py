@@ -39,6 +39,7 @@ from operant.lang.intrinsics import (
     maximum,
     minimum,
     pointer,
+    prefer_wide_vectors,
     select,
     sqrt,
     store,
@@ -75,83 +76,90 @@ def finished_lanes(done_words, lo, hi, num_envs, finished):
 
 
 @njit(**EXACT)
-def fill_draws(lo, hi, numbers, keys, draws):
-    """Uniform numbers for the random streams in keys[:, lo:hi]."""
-    step, episode, high = keys[0][lo:hi], keys[1][lo:hi], keys[2][lo:hi]
-    low, index = keys[3][lo:hi], keys[4][lo:hi]
-    for block in range((numbers + 3) // 4):
-        d0, d1 = draws[4 * block][lo:hi], draws[4 * block + 1][lo:hi]
-        d2, d3 = draws[4 * block + 2][lo:hi], draws[4 * block + 3][lo:hi]
-        for j in range(hi - lo):
-            counter = load(0, step, j), load(1, episode, j), load(2, high, j), u32(block)
-            words = philox(*counter, load(3, low, j), load(4, index, j))
-            store(5, d0, j, f32(words[0] >> u32(8)) * f32(2.0 ** -24))
-            store(6, d1, j, f32(words[1] >> u32(8)) * f32(2.0 ** -24))
-            store(7, d2, j, f32(words[2] >> u32(8)) * f32(2.0 ** -24))
-            store(8, d3, j, f32(words[3] >> u32(8)) * f32(2.0 ** -24))
+def fill_draws(lo, hi, block, step, number, high, low, who, draw0, draw1, draw2, draw3):
+    """Four uniform numbers for each of the random streams lo..hi."""
+    step, number, high = step[lo:hi], number[lo:hi], high[lo:hi]
+    low, who = low[lo:hi], who[lo:hi]
+    draw0, draw1, draw2, draw3 = draw0[lo:hi], draw1[lo:hi], draw2[lo:hi], draw3[lo:hi]
+    for j in range(hi - lo):
+        counter = load(0, step, j), load(1, number, j), load(2, high, j), u32(block)
+        words = philox(*counter, load(3, low, j), load(4, who, j))
+        store(5, draw0, j, f32(words[0] >> u32(8)) * f32(2.0 ** -24))
+        store(6, draw1, j, f32(words[1] >> u32(8)) * f32(2.0 ** -24))
+        store(7, draw2, j, f32(words[2] >> u32(8)) * f32(2.0 ** -24))
+        store(8, draw3, j, f32(words[3] >> u32(8)) * f32(2.0 ** -24))
 '''
 
 SETTINGS = ("num_envs", "lanes", "mode", "max_steps")
-BUFFERS = {
-    "params": ("f32", "{params}"),
-    "float_state": ("f32", "({floats}, lanes)"),
-    "int_state": ("i32", "({ints}, lanes)"),
-    "bool_state": ("bool_", "({bools}, lanes)"),
-    "seed": ("u64", "lanes"),
-    "index": ("u32", "lanes"),
-    "episode": ("u32", "lanes"),
-    "obs": ("{obs_dtype}", "{obs_size} * lanes"),
-    "steps": ("i32", "lanes"),
-    "episode_return": ("f32", "lanes"),
-    "start_us": ("i64", "lanes"),
-    "done": ("bool_", "lanes"),
-    "done_words": ("u64", "lanes >> 3"),
-    "action": ("{action_dtype}", "({actions}, lanes)"),
-    "keys": ("u32", "(5, lanes)"),
-    "draws": ("f32", "({draws}, lanes)"),
-    "reward": ("f32", "lanes"),
-    "terminated": ("bool_", "lanes"),
-    "truncated": ("bool_", "lanes"),
-    "final_obs": ("{obs_dtype}", "{obs_size} * lanes"),
-    "report_return": ("f32", "lanes"),
-    "report_length": ("i32", "lanes"),
-    "report_time_s": ("f32", "lanes"),
-    "finished": ("i64", "lanes"),
-    "counts": ("i64", "lanes >> 6"),
-}
-"""What a kernel works on: element type and shape of each buffer. A kernel is called with one table,
-the `SETTINGS` and then the addresses of the buffers in this order: passing 23 arrays to a Numba
-function took 3.4 us a call, a table takes 0.5."""
-
-_STATE = "float_state, int_state, bool_state"
-_RESET = (
-    f"params, {_STATE}, seed, index, episode, keys, draws, obs, steps, "
-    "episode_return, start_us, done"
-)
-_STEP = (
-    f"{_RESET}, action, reward, terminated, truncated, done_words, finished, counts, final_obs, "
-    "report_return, report_length, report_time_s"
-)
+_TYPES = {FLOAT: "f32", INT: "i32", BOOL: "bool_"}
+_KEYS = ("key_step", "key_episode", "key_high", "key_low", "key_index")
 _BLOCK = 2048  # environments stepped, then reset, while they are in the cache
+
+
+def table_layout(rules: Rules) -> dict[str, tuple[str, str]]:
+    """What a kernel works on: Numba type and length of each buffer, by name.
+
+    A kernel is called with one table, the `SETTINGS` and then the addresses of the buffers in this
+    order: passing 23 arrays to a Numba function took 3.4 us a call, a table takes 0.5.
+    """
+    obs = "i64" if rules.observation.dtype == INT else "f32"
+    layout = {"params": ("f32", str(len(rules.float_params)))}
+    layout |= {f"state_{name}": (_TYPES[kind], "lanes") for name, kind in rules.fields.items()}
+    layout |= {
+        f"action_{k}": (_TYPES[rules.action.dtype], "lanes") for k in range(rules.action.size)
+    }
+    layout |= {f"draw_{k}": ("f32", "lanes") for k in range(_draw_rows(rules))}
+    layout |= dict.fromkeys(_KEYS, ("u32", "lanes"))
+    size = f"{rules.observation.size} * lanes"
+    return layout | {
+        "obs": (obs, size),
+        "final_obs": (obs, size),
+        "reward": ("f32", "lanes"),
+        "terminated": ("bool_", "lanes"),
+        "truncated": ("bool_", "lanes"),
+        "done": ("bool_", "lanes"),
+        "done_words": ("u64", "lanes >> 3"),
+        "episode_return": ("f32", "lanes"),
+        "steps": ("i32", "lanes"),
+        "start_us": ("i64", "lanes"),
+        "report_return": ("f32", "lanes"),
+        "report_length": ("i32", "lanes"),
+        "report_time_s": ("f32", "lanes"),
+        "seed": ("u64", "lanes"),
+        "index": ("u32", "lanes"),
+        "episode": ("u32", "lanes"),
+        "finished": ("i64", "lanes"),
+        "counts": ("i64", "lanes >> 6"),
+    }
+
+
+def _draw_rows(rules: Rules) -> int:
+    """Uniform numbers are made in whole blocks of four."""
+    numbers: int = rules.env.random_numbers
+    return -(-numbers // 4) * 4
 
 
 def kernels_source(rules: Rules, version: str, fingerprint: str) -> str:
     """The whole module; equal rules give equal text."""
     name = rules.env.__qualname__
     parts = [_HEADER.format(name=name, version=version, fingerprint=fingerprint)]
-    fast_programs, exact_programs = [rules.step, rules.observe], [rules.reset, rules.observe]
     for flags, suffix, programs in (
-        ("FAST", "", fast_programs),
-        ("EXACT", "_exact", exact_programs),
+        ("FAST", "", [rules.step, rules.observe]),
+        ("EXACT", "_exact", [rules.reset, rules.observe]),
     ):
-        for word in composed_words(programs):
-            parts.append(_function(flags, word_source(word, suffix)))
-    parts.append(_function("EXACT", function_source(rules.reset, "reset_rules", "_exact")))
-    parts.append(_function("EXACT", function_source(rules.observe, "observe_exact", "_exact")))
-    parts.append(_function("FAST", function_source(rules.step, "step_rules")))
-    parts.append(_function("FAST", function_source(rules.observe, "observe_rules")))
-    parts.extend([_HELPERS, _observe_lane(rules), _reset_lanes(rules), _step_block(rules)])
-    parts.append(_kernels(rules))
+        words = composed_words(programs)
+        parts += [_function(flags, word_source(word, suffix)) for word in words]
+    parts += [
+        _function("EXACT", function_source(rules.reset, "reset_rules", "_exact")),
+        _function("EXACT", function_source(rules.observe, "observe_exact", "_exact")),
+        _function("FAST", function_source(rules.step, "step_rules")),
+        _function("FAST", function_source(rules.observe, "observe_rules")),
+        _HELPERS,
+        _observe_lane(rules),
+        _reset_lanes(rules),
+        _step_block(rules),
+        _kernels(rules),
+    ]
     return "\n".join(parts)
 
 
@@ -159,150 +167,178 @@ def _function(flags: str, source: str) -> str:
     return f"\n@njit(**{flags})\n{source}"
 
 
-def _rows(rules: Rules) -> dict[str, tuple[str, int]]:
-    """Where each state field lives: array name and row."""
-    rows: dict[str, tuple[str, int]] = {}
-    counts = {FLOAT: 0, INT: 0, BOOL: 0}
-    for name, kind in rules.fields.items():
-        rows[name] = (f"{kind}_state", counts[kind])
-        counts[kind] += 1
-    return rows
+def _buffers(rules: Rules) -> str:
+    """All buffers, as an argument list of the generated functions."""
+    return ", ".join(table_layout(rules))
 
 
-def _call_arguments(program: Program, values: dict[str, str]) -> str:
-    return ", ".join(values[name] for name in program.inputs)
+def _arguments(program: Program, rules: Rules, **values: str) -> str:
+    """The arguments of a call of a recorded program.
+
+    `values` has a template for each kind of input: ``s`` (state), ``a`` (action), ``u`` (random),
+    with the input's name for ``{}``. Parameters are variables ``p_<name>``.
+    """
+    texts = []
+    for name in program.inputs:
+        kind, _, field = name.partition("_")
+        if kind == "p":
+            texts.append(name)
+        elif kind == "s":
+            texts.append(values["s"].format(field))
+        else:
+            texts.append(values[kind[0]].format(kind[1:]))
+    return ", ".join(texts)
 
 
-def _param_values(rules: Rules) -> dict[str, str]:
-    return {f"p_{name}": f"params[{k}]" for k, name in enumerate(rules.float_params)}
+def _params(rules: Rules) -> str:
+    lines = [f"    p_{name} = params[{k}]" for k, name in enumerate(rules.float_params)]
+    return "\n".join(lines)
 
 
 def _observe_lane(rules: Rules) -> str:
-    """Write one environment's observation from its state, exactly."""
-    values = _param_values(rules)
-    for name, (array, row) in _rows(rules).items():
-        values[f"s_{name}"] = f"{array}[{row}, i]"
     size = rules.observation.size
-    convert = "i64(out[{k}])" if rules.observation.dtype == INT else "out[{k}]"
-    stores = "".join(f"    obs[{size} * i + {k}] = {convert.format(k=k)}\n" for k in range(size))
-    return f'''
-@njit(**EXACT)
-def observe_lane(i, params, {_STATE}, obs):
-    """Write the observation of environment i from its state."""
-    out = observe_exact({_call_arguments(rules.observe, values)})
-{stores}'''
-
-
-def _reset_lanes(rules: Rules) -> str:
-    values = _param_values(rules)
-    values |= {f"u{k}": f"draws[{k}, j]" for k in range(rules.env.random_numbers)}
+    convert = "i64({})" if rules.observation.dtype == INT else "{}"
     stores = "\n".join(
-        f"        {array}[{row}, i] = out[{k}]"
-        for k, (array, row) in enumerate(_rows(rules).values())
+        f"    obs[{size} * i + {k}] = {convert.format(f'out[{k}]')}" for k in range(size)
     )
     return f'''
 @njit(**EXACT)
-def reset_lanes(lo, hi, chosen, now_us, {_RESET}):
+def observe_lane(i, {_buffers(rules)}):
+    """Write the observation of environment i from its state."""
+{_params(rules)}
+    out = observe_exact({_arguments(rules.observe, rules, s="state_{}[i]")})
+{stores}
+'''
+
+
+def _fill_calls(rules: Rules, numbers: int) -> str:
+    lines = []
+    for block in range(-(-numbers // 4)):
+        draws = ", ".join(f"draw_{4 * block + k}" for k in range(4))
+        lines.append(f"    fill_draws(lo, hi, {block}, {', '.join(_KEYS)}, {draws})")
+    return "\n".join(lines)
+
+
+def _reset_lanes(rules: Rules) -> str:
+    stores = "\n".join(f"        state_{name}[i] = out[{k}]" for k, name in enumerate(rules.fields))
+    return f'''
+@njit(**EXACT)
+def reset_lanes(lo, hi, chosen, now_us, {_buffers(rules)}):
     """Begin the next episode of the environments chosen[lo:hi]."""
+{_params(rules)}
     for j in range(lo, hi):
         i = chosen[j]
-        keys[0, j] = u32(0)
-        keys[1, j] = episode[i]
-        keys[2, j] = u32(seed[i] >> u64(32))
-        keys[3, j] = u32(seed[i])
-        keys[4, j] = index[i]
-    fill_draws(lo, hi, {rules.env.random_numbers}, keys, draws)
+        key_step[j] = u32(0)
+        key_episode[j] = episode[i]
+        key_high[j] = u32(seed[i] >> u64(32))
+        key_low[j] = u32(seed[i])
+        key_index[j] = index[i]
+{_fill_calls(rules, rules.env.random_numbers)}
     for j in range(lo, hi):
         i = chosen[j]
-        out = reset_rules({_call_arguments(rules.reset, values)})
+        out = reset_rules({_arguments(rules.reset, rules, u="draw_{}[j]")})
 {stores}
         episode[i] = u32(episode[i] + u32(1))
         steps[i] = 0
         episode_return[i] = f32(0.0)
         start_us[i] = now_us
         done[i] = False
-        observe_lane(i, params, {_STATE}, obs)
+        observe_lane(i, {_buffers(rules)})
 '''
 
 
 def _step_draws(rules: Rules) -> str:
-    """Fill ``draws`` for a ``step`` that takes ``random``; empty otherwise."""
+    """Make the numbers for a ``step`` that takes ``random``; empty otherwise."""
     if rules.step_draws == 0:
         return ""
     return f"""
     for i in range(lo, hi):
-        keys[0, i] = u32(steps[i] + i32(1))
-        keys[1, i] = u32(episode[i] - u32(1))
-        keys[2, i] = u32(seed[i] >> u64(32))
-        keys[3, i] = u32(seed[i])
-        keys[4, i] = index[i]
-    fill_draws(lo, hi, {rules.step_draws}, keys, draws)
+        key_step[i] = u32(steps[i] + i32(1))
+        key_episode[i] = u32(episode[i] - u32(1))
+        key_high[i] = u32(seed[i] >> u64(32))
+        key_low[i] = u32(seed[i])
+        key_index[i] = index[i]
+{_fill_calls(rules, rules.step_draws)}
 """
 
 
-def _step_block(rules: Rules) -> str:
-    rows = _rows(rules)
-    buffers: list[str] = []  # position = number of the alias scope
-    slices: list[str] = []
+class _Loop:
+    """The body of the loop over environments, with its buffers numbered for `load` and `store`."""
 
-    def buffer(name: str, source: str) -> int:
-        slices.append(f"    {name} = {source}")
-        buffers.append(name)
-        return len(buffers) - 1
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._lines: list[str] = []
 
-    values = {}
-    for k, name in enumerate(rules.float_params):
-        slices.append(f"    p_{name} = params[{k}]")
-        values[f"p_{name}"] = f"p_{name}"
-    loop: list[str] = []
-    field_numbers = {}
-    for name, (array, row) in rows.items():
-        field_numbers[name] = buffer(f"b_{name}", f"{array}[{row}][lo:hi]")
-        values[f"s_{name}"] = f"load({field_numbers[name]}, b_{name}, i)"
-    for k in range(rules.action.size):
-        number = buffer(f"b_action{k}", f"action[{k}][lo:hi]")
-        values[f"a{k}"] = f"load({number}, b_action{k}, i)"
-    for k in range(rules.step_draws):
-        number = buffer(f"b_draw{k}", f"draws[{k}][lo:hi]")
-        values[f"u{k}"] = f"load({number}, b_draw{k}, i)"
-    loop.append(f"out = step_rules({_call_arguments(rules.step, values)})")
-    count = len(rows)
-    for k, name in enumerate(rows):
-        loop.append(f"store({field_numbers[name]}, b_{name}, i, out[{k}])")
-    loop.append(f"gained = out[{count}]")
-    loop.append(f"over = out[{count + 1}]")
+    def load(self, buffer: str) -> str:
+        return f"load({self._number(buffer)}, {buffer}_, i)"
 
+    def store(self, buffer: str, value: str, index: str = "i") -> None:
+        self._lines.append(f"store({self._number(buffer)}, {buffer}_, {index}, {value})")
+
+    def let(self, line: str) -> None:
+        self._lines.append(line)
+
+    def _number(self, buffer: str) -> int:
+        return self._numbers.setdefault(buffer, len(self._numbers))
+
+    def source(self, sizes: dict[str, int]) -> str:
+        """The loop over slices of the buffers, which hold `sizes` (or 1) elements per environment."""
+        slices = "".join(
+            f"    {name}_ = {name}[{sizes.get(name, 1)} * lo : {sizes.get(name, 1)} * hi]\n"
+            for name in self._numbers
+        )
+        body = "".join(f"        {line}\n" for line in self._lines)
+        return f"{slices}    for i in range(hi - lo):\n{body}"
+
+
+def _step_loop(rules: Rules) -> str:
+    loop = _Loop()
+    names = [f"state_{name}" for name in rules.fields]
+    loads = {name: loop.load(name) for name in names}
+    loads |= {f"action_{k}": loop.load(f"action_{k}") for k in range(rules.action.size)}
+    loads |= {f"draw_{k}": loop.load(f"draw_{k}") for k in range(rules.step_draws)}
+    texts = []
+    for name in rules.step.inputs:
+        kind, _, field = name.partition("_")
+        if kind == "p":
+            texts.append(name)
+        else:
+            full = {"s": f"state_{field}", "a": f"action_{kind[1:]}", "u": f"draw_{kind[1:]}"}
+            texts.append(loads[full[kind[0]]])
+    loop.let(f"out = step_rules({', '.join(texts)})")
+    for k, name in enumerate(names):
+        loop.store(name, f"out[{k}]")
+        loop.let(f"{name}_new = out[{k}]")
+    loop.let(f"gained, over = out[{len(names)}], out[{len(names) + 1}]")
+    arguments = _arguments(rules.observe, rules, s="state_{}_new")
+    loop.let(f"seen = observe_rules({arguments})")
     size = rules.observation.size
-    values |= {f"s_{name}": f"out[{k}]" for k, name in enumerate(rows)}
-    loop.append(f"seen = observe_rules({_call_arguments(rules.observe, values)})")
-    obs = buffer("b_obs", f"obs[{size} * lo : {size} * hi]")
-    convert = "i64(seen[{k}])" if rules.observation.dtype == INT else "seen[{k}]"
+    convert = "i64({})" if rules.observation.dtype == INT else "{}"
     for k in range(size):
-        loop.append(f"store({obs}, b_obs, {size} * i + {k}, {convert.format(k=k)})")
+        loop.store("obs", convert.format(f"seen[{k}]"), f"{size} * i + {k}")
+    loop.let(f"taken = i32({loop.load('steps')} + i32(1))")
+    loop.let("late = taken >= max_steps")
+    loop.store("steps", "taken")
+    loop.store("episode_return", f"{loop.load('episode_return')} + gained")
+    loop.store("reward", "gained")
+    loop.store("terminated", "over")
+    loop.store("truncated", "late")
+    loop.store("done", "over | late")
+    return loop.source({"obs": size})
 
-    number = buffer("b_steps", "steps[lo:hi]")
-    loop.append(f"taken = i32(load({number}, b_steps, i) + i32(1))")
-    loop.append(f"store({number}, b_steps, i, taken)")
-    loop.append("late = taken >= max_steps")
-    number = buffer("b_return", "episode_return[lo:hi]")
-    loop.append(f"store({number}, b_return, i, load({number}, b_return, i) + gained)")
-    for name, value in (
-        ("reward", "gained"),
-        ("terminated", "over"),
-        ("truncated", "late"),
-        ("done", "over | late"),
-    ):
-        number = buffer(f"b_{name}", f"{name}[lo:hi]")
-        loop.append(f"store({number}, b_{name}, i, {value})")
 
-    body = "\n".join(slices) + "\n    for i in range(hi - lo):\n        " + "\n        ".join(loop)
+def _step_block(rules: Rules) -> str:
+    size = rules.observation.size
     copy_final = "\n".join(
         f"            final_obs[{size} * i + {k}] = obs[{size} * i + {k}]" for k in range(size)
     )
+    buffers = _buffers(rules)
     return f'''
 @njit(**FAST)
-def step_block(lo, hi, rescan, num_envs, mode, max_steps, now_us, {_STEP}):
+def step_block(lo, hi, rescan, num_envs, mode, max_steps, now_us, {buffers}):
     """Step environments lo..hi; how many finished."""
+    prefer_wide_vectors()
+{_params(rules)}
     before = counts[lo >> 6]  # finished[lo:] still lists who finished in the last step
     if rescan:
         before = finished_lanes(done_words, lo, hi, num_envs, finished)
@@ -312,10 +348,9 @@ def step_block(lo, hi, rescan, num_envs, mode, max_steps, now_us, {_STEP}):
         report_length[i] = 0
         report_time_s[i] = f32(0.0)
 {_step_draws(rules)}
-{body}
-
+{_step_loop(rules)}
     if mode == 0:
-        reset_lanes(lo, lo + before, finished, now_us, {_RESET})
+        reset_lanes(lo, lo + before, finished, now_us, {buffers})
         for j in range(lo, lo + before):
             i = finished[j]
             reward[i] = f32(0.0)
@@ -332,32 +367,11 @@ def step_block(lo, hi, rescan, num_envs, mode, max_steps, now_us, {_STEP}):
         for j in range(lo, lo + count):
             i = finished[j]
 {copy_final}
-        reset_lanes(lo, lo + count, finished, now_us, {_RESET})
+        reset_lanes(lo, lo + count, finished, now_us, {buffers})
         for j in range(lo, lo + count):
             done[finished[j]] = True  # reported, not pending
     return count
 '''
-
-
-def _unpack(rules: Rules) -> str:
-    """Arrays from the table of addresses."""
-    kinds = list(rules.fields.values())
-    sizes = {
-        "params": len(rules.float_params),
-        "floats": kinds.count(FLOAT),
-        "ints": kinds.count(INT),
-        "bools": kinds.count(BOOL),
-        "obs_dtype": "i64" if rules.observation.dtype == INT else "f32",
-        "obs_size": rules.observation.size,
-        "action_dtype": "i32" if rules.action.dtype == INT else "f32",
-        "actions": rules.action.size,
-        "draws": draw_rows(rules),
-    }
-    lines = [f"    {name} = i64(table[{k}])" for k, name in enumerate(SETTINGS)]
-    for k, (name, (dtype, shape)) in enumerate(BUFFERS.items(), len(SETTINGS)):
-        text = f"    {name} = carray(pointer(table[{k}]), {shape}, {dtype})"
-        lines.append(text.format(**sizes))
-    return "\n".join(lines)
 
 
 def _action_loops(rules: Rules) -> str:
@@ -365,26 +379,32 @@ def _action_loops(rules: Rules) -> str:
     layout, lines = rules.action, []
     for k in range(layout.size):
         if layout.dtype == INT:
-            low, high = layout.low[k], layout.high[k]
-            bad = f"(value < {low}) | (value >= {high})"
-            convert = "i32(value)"
+            kind, bad = "i64", f"(value < {layout.low[k]}) | (value >= {layout.high[k]})"
         else:  # NaN and infinity: x - x is zero for every other number
-            bad, convert = "(value - value) != f32(0.0)", "value"
+            kind, bad = "f32", "(value - value) != f32(0.0)"
         lines.append(f"""
-    row = action[{k}]
     for i in range(num_envs):
-        value = {"f32" if layout.dtype == FLOAT else "i64"}(values[{layout.size} * i + {k}])
+        value = {kind}(values[{layout.size} * i + {k}])
         wrong |= {bad}
-        row[i] = {convert}""")
+        action_{k}[i] = {_TYPES[layout.dtype]}(value)""")
     return "".join(lines)
 
 
+def _unpack(rules: Rules) -> str:
+    """Settings and buffers from the table."""
+    lines = [f"    {name} = i64(table[{k}])" for k, name in enumerate(SETTINGS)]
+    for k, (name, (dtype, size)) in enumerate(table_layout(rules).items(), len(SETTINGS)):
+        lines.append(f"    {name} = carray(pointer(table[{k}]), {size}, {dtype})")
+    return "\n".join(lines)
+
+
 def _kernels(rules: Rules) -> str:
+    buffers, unpack = _buffers(rules), _unpack(rules)
     return f'''
 @njit(cache=True, nogil=True, error_model="numpy")
 def take_actions(values, table):
     """Copy a batch of actions, flat [num_envs * size]; True if one of them is not valid."""
-{_unpack(rules)}
+{unpack}
     wrong = False{_action_loops(rules)}
     return wrong
 
@@ -395,31 +415,26 @@ def step_slice(lo, hi, rescan, now_us, table):
 
     `rescan`: the flags in `done` were changed since the last step.
     """
-{_unpack(rules)}
-    count = 0
+    prefer_wide_vectors()
+{unpack}
+    count, limit = 0, i32(max_steps)
     for start in range(lo, hi, {_BLOCK}):
         stop = min(start + {_BLOCK}, hi)
-        count += step_block(start, stop, rescan, num_envs, mode, i32(max_steps), now_us, {_STEP})
+        count += step_block(start, stop, rescan, num_envs, mode, limit, now_us, {buffers})
     return count
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def reset_slice(chosen, now_us, table):
     """Begin a new episode in the environments whose numbers are in `chosen`."""
-{_unpack(rules)}
-    reset_lanes(0, chosen.shape[0], chosen, now_us, {_RESET})
+{unpack}
+    reset_lanes(0, chosen.shape[0], chosen, now_us, {buffers})
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def observe_slice(chosen, table):
     """Write the observations of the environments whose numbers are in `chosen`."""
-{_unpack(rules)}
+{unpack}
     for j in range(chosen.shape[0]):
-        observe_lane(chosen[j], params, {_STATE}, obs)
+        observe_lane(chosen[j], {buffers})
 '''
-
-
-def draw_rows(rules: Rules) -> int:
-    """Rows of the buffer of uniform numbers: whole blocks of four."""
-    numbers: int = rules.env.random_numbers
-    return -(-numbers // 4) * 4

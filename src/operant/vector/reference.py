@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from operant.envs.rules import NUMPY_DTYPES, Rules, call
+from operant.envs.rules import Rules, call
 from operant.lang.batch import batch
 from operant.lang.trace import INT
 from operant.vector.buffers import Buffers
@@ -73,35 +73,36 @@ class ReferenceBackend:
         else:
             good = bool(np.isfinite(rows.astype(np.float32)).all())
         if good:
-            self._buffers.action[:, : self._buffers.num_envs] = rows
+            for array, row in zip(self._buffers.action, rows, strict=True):
+                self._buffers.cut(array)[:] = row
         return good
 
     def step(self, now_us: int) -> int:
         """One step of every environment with ``buffers.action``; how many finished."""
         b = self._buffers
-        before = b.cut("done").copy()
-        for name in ("report_return", "report_length", "report_time_s"):
-            b.cut(name)[before] = 0
+        before = b.cut(b.done).copy()
+        for report in (b.report_return, b.report_length, b.report_time_s):
+            b.cut(report)[before] = 0
         reward, terminated = self._advance()
-        b.cut("steps")[:] += 1
-        b.cut("reward")[:] = reward
-        b.cut("terminated")[:] = terminated
-        b.cut("truncated")[:] = b.cut("steps") >= self._max_steps
-        b.cut("episode_return")[:] += b.cut("reward")
+        b.cut(b.steps)[:] += 1
+        b.cut(b.reward)[:] = reward
+        b.cut(b.terminated)[:] = terminated
+        b.cut(b.truncated)[:] = b.cut(b.steps) >= self._max_steps
+        b.cut(b.episode_return)[:] += b.cut(b.reward)
         self.observe()
-        done = b.cut("terminated") | b.cut("truncated")
+        done = b.cut(b.terminated) | b.cut(b.truncated)
         if self._mode == AutoresetMode.NEXT_STEP and before.any():
             self.reset(before, now_us)
-            for name in ("reward", "terminated", "truncated"):
-                b.cut(name)[before] = 0
+            for result in (b.reward, b.terminated, b.truncated):
+                b.cut(result)[before] = 0
             done &= ~before
-        b.cut("report_return")[done] = b.cut("episode_return")[done]
-        b.cut("report_length")[done] = b.cut("steps")[done]
-        b.cut("report_time_s")[done] = (now_us - b.cut("start_us")[done]) * 1e-6
+        b.cut(b.report_return)[done] = b.cut(b.episode_return)[done]
+        b.cut(b.report_length)[done] = b.cut(b.steps)[done]
+        b.cut(b.report_time_s)[done] = (now_us - b.cut(b.start_us)[done]) * 1e-6
         if self._mode == AutoresetMode.SAME_STEP and done.any():
-            b.cut("final_obs")[done] = b.cut("obs")[done]
+            b.cut(b.final_obs)[done] = b.cut(b.obs)[done]
             self.reset(done, now_us)
-        b.cut("done")[:] = done
+        b.cut(b.done)[:] = done
         return int(done.sum())
 
     def close(self) -> None:
@@ -111,12 +112,12 @@ class ReferenceBackend:
         """Run the author's ``step`` on all environments; write the states."""
         b, n = self._buffers, self._buffers.num_envs
         env, layout = self._rules.env, self._rules.action
-        actions = tuple(batch(row[:n].copy()) for row in b.action)
+        actions = tuple(batch(b.cut(array).copy()) for array in b.action)
         draws = uniforms(
-            b.cut("seed"),
-            b.cut("index"),
-            b.cut("episode") - np.uint32(1),
-            b.cut("steps") + 1,
+            b.cut(b.seed),
+            b.cut(b.index),
+            b.cut(b.episode) - np.uint32(1),
+            b.cut(b.steps) + 1,
             self._rules.step_draws,
         )
         lanes = np.arange(n)
@@ -132,12 +133,9 @@ class ReferenceBackend:
         return reward, terminated
 
     def _state(self, lanes: np.ndarray) -> Any:
-        fields = self._rules.fields
-        return self._rules.env.State(
-            *[batch(self._buffers.field(self._rules, name)[lanes]) for name in fields]
-        )
+        arrays = self._buffers.state.values()
+        return self._rules.env.State(*[batch(array[lanes]) for array in arrays])
 
     def _write_state(self, lanes: np.ndarray, state: Any) -> None:
-        for (name, dtype), value in zip(self._rules.fields.items(), state, strict=True):
-            field = self._buffers.field(self._rules, name)
-            field[lanes] = np.asarray(value).astype(NUMPY_DTYPES[dtype])
+        for array, value in zip(self._buffers.state.values(), state, strict=True):
+            array[lanes] = np.asarray(value).astype(array.dtype)

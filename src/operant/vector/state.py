@@ -7,30 +7,30 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from operant.envs.rules import Rules
 from operant.vector.buffers import Buffers
 
 _COUNTERS = ("steps", "episode_return", "done", "seed", "index", "episode")
 _RESULTS = ("obs", "reward", "terminated", "truncated")
 
 
-def _views(rules: Rules, buffers: Buffers) -> dict[str, np.ndarray]:
-    views = {f"state.{name}": buffers.field(rules, name) for name in rules.fields}
-    return views | {name: buffers.cut(name) for name in (*_COUNTERS, *_RESULTS)}
+def _views(buffers: Buffers) -> dict[str, np.ndarray]:
+    arrays = {f"state.{name}": array for name, array in buffers.state.items()}
+    arrays |= {name: getattr(buffers, name) for name in (*_COUNTERS, *_RESULTS)}
+    return {name: buffers.cut(array) for name, array in arrays.items()}
 
 
-def read_state(rules: Rules, buffers: Buffers) -> dict[str, np.ndarray]:
+def read_state(buffers: Buffers) -> dict[str, np.ndarray]:
     """Copies of everything the future of the batch depends on, each ``[num_envs, ...]``."""
-    return {name: view.copy() for name, view in _views(rules, buffers).items()}
+    return {name: view.copy() for name, view in _views(buffers).items()}
 
 
-def write_state(rules: Rules, buffers: Buffers, state: Mapping[str, object]) -> set[str]:
+def write_state(buffers: Buffers, state: Mapping[str, object]) -> set[str]:
     """Put arrays of `state` in their places; the names written. All or nothing.
 
     Raises:
         ValueError: an unknown name, a wrong shape, or a value its dtype cannot hold.
     """
-    views = _views(rules, buffers)
+    views = _views(buffers)
     arrays: dict[str, np.ndarray] = {}
     for name, value in state.items():
         if name not in views:
@@ -45,6 +45,8 @@ def write_state(rules: Rules, buffers: Buffers, state: Mapping[str, object]) -> 
             )
         if not np.can_cast(array.dtype, view.dtype, "same_kind"):
             raise ValueError(f"state entry {name!r} must be {view.dtype}, got {array.dtype}")
+        if view.dtype.kind in "iu" and (wrong := array[array.astype(view.dtype) != array]).size:
+            raise ValueError(f"state entry {name!r} is {view.dtype}, which cannot hold {wrong[0]}")
         arrays[name] = array
     for name, array in arrays.items():
         views[name][...] = array
