@@ -66,7 +66,10 @@ def batch(values: Any) -> Any:
 def _plain(value: Any) -> Any:
     if isinstance(value, np.float64):
         return float(value)  # a constant such as np.deg2rad(12): weak, like a Python float
-    return np.asarray(value) if isinstance(value, np.ndarray) else value
+    if not isinstance(value, np.ndarray):
+        return value
+    array = np.asarray(value)  # np.float64(2) < batch hands over an array of no dimensions
+    return array.astype(np.float32) if array.dtype == np.float64 else array
 
 
 def _is_float(value: Any) -> bool:

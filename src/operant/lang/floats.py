@@ -11,6 +11,7 @@ Waite, with constants short enough that the products with ``|k| <= 2**13`` are e
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from operant.lang.words import (
@@ -114,9 +115,8 @@ def log(x: Any) -> Any:
         p = p * r + coefficient
     z = r * r
     value = (r + (p * r * z + e * _LN2_B - 0.5 * z)) + e * _LN2_A
-    infinity = float_of(0x7F800000 + (bits & 0))
-    value = where(x < infinity, value, x)  # log(inf) = inf; NaN compares false and stays NaN
-    return where(x > 0.0, value, where(x < 0.0, infinity - infinity, where(x == 0.0, -infinity, x)))
+    value = where(x < math.inf, value, x)  # log(inf) = inf; NaN compares false and stays NaN
+    return where(x > 0.0, value, where(x < 0.0, math.nan, where(x == 0.0, -math.inf, x)))
 
 
 def tanh(x: Any) -> Any:

@@ -393,12 +393,13 @@ class Symbol:
     def __array__(self, *args: object, **kwargs: object) -> NoReturn:
         fail("a NumPy function cannot be compiled; use the words of operant.lang")
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: object, **kwargs: object) -> Any:
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: object) -> Any:
         if method == "__call__" and not kwargs and ufunc.__name__ in _OPERATORS:
-            if any(isinstance(value, np.ndarray) for value in inputs):
+            # np.float64(2) * symbol; np.float64(2) < symbol hands over an array of no dimensions
+            values = [v.item() if getattr(v, "ndim", 1) == 0 else v for v in inputs]
+            if any(isinstance(value, np.ndarray) for value in values):
                 fail("a NumPy array meets a number; write the components out one by one")
-            values = [v.item() if isinstance(v, np.generic) else v for v in inputs]
-            return _OPERATORS[ufunc.__name__](*values)  # np.float64(2) * symbol
+            return _OPERATORS[ufunc.__name__](*values)
         fail(f"np.{ufunc.__name__} cannot be compiled; {_word_for(ufunc.__name__)}")
 
     def __array_function__(self, function: Any, *args: object, **kwargs: object) -> NoReturn:

@@ -35,10 +35,13 @@ def as_actions(actions: Any, layout: Layout, num_envs: int) -> np.ndarray:
     if layout.dtype == INT:
         if array.dtype.kind not in "iu":
             raise TypeError(f"actions of {layout.space} must be integers, got {array.dtype}")
-        return np.ascontiguousarray(array, np.int64 if array.dtype.itemsize < 4 else array.dtype)
+        if array.dtype.kind == "u" and (array > np.iinfo(np.int64).max).any():
+            raise ValueError(bad_action_message(array, layout))  # would wrap to a negative number
+        return np.ascontiguousarray(array, np.int64)
     if array.dtype.kind not in "fiu":
         raise TypeError(f"actions of {layout.space} must be floats, got {array.dtype}")
-    return np.ascontiguousarray(array, np.float32)
+    with np.errstate(over="ignore"):  # becomes infinity, which is refused like any other
+        return np.ascontiguousarray(array, np.float32)
 
 
 def bad_action_message(actions: np.ndarray, layout: Layout) -> str:

@@ -12,6 +12,8 @@ backend begins from the same bits. Around them stand the kernels a batch needs:
 
 from __future__ import annotations
 
+import re
+
 from operant.envs.rules import Rules
 from operant.lang.numba_source import composed_words, function_source, word_source
 from operant.lang.trace import BOOL, FLOAT, INT, Program
@@ -47,6 +49,7 @@ from operant.lang.intrinsics import (
 )
 from operant.vector.numba_philox import philox
 
+CALLED = {{"error_model": "numpy"}}
 EXACT = {{"error_model": "numpy", "forceinline": True}}
 # No reassociation and no "no NaN": range reduction needs the order, users need to see the NaN.
 FAST = {{"error_model": "numpy", "forceinline": True, "fastmath": {{"contract", "arcp", "nsz"}}}}
@@ -91,6 +94,7 @@ def fill_draws(lo, hi, block, step, number, high, low, who, draw0, draw1, draw2,
 '''
 
 SETTINGS = ("num_envs", "lanes", "mode", "max_steps")
+"""Whole numbers in the table. Mode: 0 NEXT_STEP, 1 SAME_STEP, 2 DISABLED."""
 _TYPES = {FLOAT: "f32", INT: "i32", BOOL: "bool_"}
 _KEYS = ("key_step", "key_episode", "key_high", "key_low", "key_index")
 _BLOCK = 2048  # environments stepped, then reset, while they are in the cache
@@ -149,16 +153,16 @@ def kernels_source(rules: Rules, version: str, fingerprint: str) -> str:
     ):
         words = composed_words(programs)
         parts += [_function(flags, word_source(word, suffix)) for word in words]
+    observe_buffers, observe_lane = _observe_lane(rules)
+    reset_buffers, reset_lanes = _reset_lanes(rules, observe_buffers)
+    step_buffers, step_block = _step_block(rules, reset_buffers)
     parts += [
         _function("EXACT", function_source(rules.reset, "reset_rules", "_exact")),
         _function("EXACT", function_source(rules.observe, "observe_exact", "_exact")),
         _function("FAST", function_source(rules.step, "step_rules")),
         _function("FAST", function_source(rules.observe, "observe_rules")),
-        _HELPERS,
-        _observe_lane(rules),
-        _reset_lanes(rules),
-        _step_block(rules),
-        _kernels(rules),
+        *(_HELPERS, observe_lane, reset_lanes, step_block),
+        *_kernels(rules, observe_buffers, reset_buffers, step_buffers),
     ]
     return "\n".join(parts)
 
@@ -167,9 +171,10 @@ def _function(flags: str, source: str) -> str:
     return f"\n@njit(**{flags})\n{source}"
 
 
-def _buffers(rules: Rules) -> str:
-    """All buffers, as an argument list of the generated functions."""
-    return ", ".join(table_layout(rules))
+def _used(rules: Rules, text: str) -> str:
+    """The buffers that `text` names, as an argument list. Fewer compile sooner."""
+    words = set(re.findall(r"\w+", text))
+    return ", ".join(name for name in table_layout(rules) if name in words)
 
 
 def _arguments(program: Program, rules: Rules, **values: str) -> str:
@@ -195,20 +200,26 @@ def _params(rules: Rules) -> str:
     return "\n".join(lines)
 
 
-def _observe_lane(rules: Rules) -> str:
+def _observe_lane(rules: Rules) -> tuple[str, str]:
+    """The buffers it takes, and its source."""
     size = rules.observation.size
     convert = "i64({})" if rules.observation.dtype == INT else "{}"
     stores = "\n".join(
         f"    obs[{size} * i + {k}] = {convert.format(f'out[{k}]')}" for k in range(size)
     )
-    return f'''
-@njit(**EXACT)
-def observe_lane(i, {_buffers(rules)}):
-    """Write the observation of environment i from its state."""
-{_params(rules)}
+    body = f"""{_params(rules)}
     out = observe_exact({_arguments(rules.observe, rules, s="state_{}[i]")})
 {stores}
-'''
+"""
+    buffers = _used(rules, body)
+    return (
+        buffers,
+        f'''
+@njit(**EXACT)
+def observe_lane(i, {buffers}):
+    """Write the observation of environment i from its state."""
+{body}''',
+    )
 
 
 def _fill_calls(rules: Rules, numbers: int) -> str:
@@ -219,13 +230,10 @@ def _fill_calls(rules: Rules, numbers: int) -> str:
     return "\n".join(lines)
 
 
-def _reset_lanes(rules: Rules) -> str:
+def _reset_lanes(rules: Rules, observe_buffers: str) -> tuple[str, str]:
+    """The buffers it takes, and its source."""
     stores = "\n".join(f"        state_{name}[i] = out[{k}]" for k, name in enumerate(rules.fields))
-    return f'''
-@njit(**EXACT)
-def reset_lanes(lo, hi, chosen, now_us, {_buffers(rules)}):
-    """Begin the next episode of the environments chosen[lo:hi]."""
-{_params(rules)}
+    body = f"""{_params(rules)}
     for j in range(lo, hi):
         i = chosen[j]
         key_step[j] = u32(0)
@@ -243,8 +251,17 @@ def reset_lanes(lo, hi, chosen, now_us, {_buffers(rules)}):
         episode_return[i] = f32(0.0)
         start_us[i] = now_us
         done[i] = False
-        observe_lane(i, {_buffers(rules)})
-'''
+        observe_lane(i, {observe_buffers})
+"""
+    buffers = _used(rules, body)
+    return (
+        buffers,
+        f'''
+@njit(**CALLED)
+def reset_lanes(lo, hi, chosen, now_us, {buffers}):
+    """Begin the next episode of the environments chosen[lo:hi]."""
+{body}''',
+    )
 
 
 def _step_draws(rules: Rules) -> str:
@@ -282,7 +299,7 @@ class _Loop:
         return self._numbers.setdefault(buffer, len(self._numbers))
 
     def source(self, sizes: dict[str, int]) -> str:
-        """The loop over slices of the buffers, which hold `sizes` (or 1) elements per environment."""
+        """The loop over slices of the buffers, with `sizes` (or 1) elements per environment."""
         slices = "".join(
             f"    {name}_ = {name}[{sizes.get(name, 1)} * lo : {sizes.get(name, 1)} * hi]\n"
             for name in self._numbers
@@ -327,17 +344,13 @@ def _step_loop(rules: Rules) -> str:
     return loop.source({"obs": size})
 
 
-def _step_block(rules: Rules) -> str:
+def _step_block(rules: Rules, reset_buffers: str) -> tuple[str, str]:
+    """The buffers it takes, and its source."""
     size = rules.observation.size
     copy_final = "\n".join(
         f"            final_obs[{size} * i + {k}] = obs[{size} * i + {k}]" for k in range(size)
     )
-    buffers = _buffers(rules)
-    return f'''
-@njit(**FAST)
-def step_block(lo, hi, rescan, num_envs, mode, max_steps, now_us, {buffers}):
-    """Step environments lo..hi; how many finished."""
-    prefer_wide_vectors()
+    body = f"""    prefer_wide_vectors()
 {_params(rules)}
     before = counts[lo >> 6]  # finished[lo:] still lists who finished in the last step
     if rescan:
@@ -350,7 +363,7 @@ def step_block(lo, hi, rescan, num_envs, mode, max_steps, now_us, {buffers}):
 {_step_draws(rules)}
 {_step_loop(rules)}
     if mode == 0:
-        reset_lanes(lo, lo + before, finished, now_us, {buffers})
+        reset_lanes(lo, lo + before, finished, now_us, {reset_buffers})
         for j in range(lo, lo + before):
             i = finished[j]
             reward[i] = f32(0.0)
@@ -367,11 +380,20 @@ def step_block(lo, hi, rescan, num_envs, mode, max_steps, now_us, {buffers}):
         for j in range(lo, lo + count):
             i = finished[j]
 {copy_final}
-        reset_lanes(lo, lo + count, finished, now_us, {buffers})
+        reset_lanes(lo, lo + count, finished, now_us, {reset_buffers})
         for j in range(lo, lo + count):
             done[finished[j]] = True  # reported, not pending
     return count
-'''
+"""
+    buffers = _used(rules, body)
+    return (
+        buffers,
+        f'''
+@njit(**FAST)
+def step_block(lo, hi, rescan, num_envs, mode, max_steps, now_us, {buffers}):
+    """Step environments lo..hi; how many finished."""
+{body}''',
+    )
 
 
 def _action_loops(rules: Rules) -> str:
@@ -390,51 +412,51 @@ def _action_loops(rules: Rules) -> str:
     return "".join(lines)
 
 
-def _unpack(rules: Rules) -> str:
-    """Settings and buffers from the table."""
+def _kernel(rules: Rules, head: str, doc: str, body: str) -> str:
+    """A function called from Python: settings and buffers come out of the table."""
+    words = set(re.findall(r"\w+", body))
     lines = [f"    {name} = i64(table[{k}])" for k, name in enumerate(SETTINGS)]
     for k, (name, (dtype, size)) in enumerate(table_layout(rules).items(), len(SETTINGS)):
-        lines.append(f"    {name} = carray(pointer(table[{k}]), {size}, {dtype})")
-    return "\n".join(lines)
-
-
-def _kernels(rules: Rules) -> str:
-    buffers, unpack = _buffers(rules), _unpack(rules)
+        if name in words:
+            lines.append(f"    {name} = carray(pointer(table[{k}]), {size}, {dtype})")
+    unpack = "\n".join(lines)
     return f'''
 @njit(cache=True, nogil=True, error_model="numpy")
-def take_actions(values, table):
-    """Copy a batch of actions, flat [num_envs * size]; True if one of them is not valid."""
+def {head}:
+    """{doc}"""
 {unpack}
-    wrong = False{_action_loops(rules)}
+{body}'''
+
+
+def _kernels(
+    rules: Rules, observe_buffers: str, reset_buffers: str, step_buffers: str
+) -> list[str]:
+    take_actions = f"""    wrong = False{_action_loops(rules)}
     return wrong
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def step_slice(lo, hi, rescan, now_us, table):
-    """Step environments lo..hi; how many finished. Mode: 0 NEXT_STEP, 1 SAME_STEP, 2 DISABLED.
-
-    `rescan`: the flags in `done` were changed since the last step.
-    """
-    prefer_wide_vectors()
-{unpack}
+"""
+    step_slice = f"""    prefer_wide_vectors()
     count, limit = 0, i32(max_steps)
     for start in range(lo, hi, {_BLOCK}):
         stop = min(start + {_BLOCK}, hi)
-        count += step_block(start, stop, rescan, num_envs, mode, limit, now_us, {buffers})
+        count += step_block(start, stop, rescan, num_envs, mode, limit, now_us, {step_buffers})
     return count
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def reset_slice(chosen, now_us, table):
-    """Begin a new episode in the environments whose numbers are in `chosen`."""
-{unpack}
-    reset_lanes(0, chosen.shape[0], chosen, now_us, {buffers})
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def observe_slice(chosen, table):
-    """Write the observations of the environments whose numbers are in `chosen`."""
-{unpack}
-    for j in range(chosen.shape[0]):
-        observe_lane(chosen[j], {buffers})
-'''
+"""
+    reset_slice = f"    reset_lanes(0, chosen.shape[0], chosen, now_us, {reset_buffers})\n"
+    observe_slice = f"""    for j in range(chosen.shape[0]):
+        observe_lane(chosen[j], {observe_buffers})
+"""
+    kernels = (
+        (
+            "take_actions(values, table)",
+            "Copy a batch of actions, flat [num_envs * size]; True if one of them is not valid.",
+            take_actions,
+        ),
+        (
+            "step_slice(lo, hi, rescan, now_us, table)",
+            "Step environments lo..hi; how many finished. rescan: `done` was changed in between.",
+            step_slice,
+        ),
+        ("reset_slice(chosen, now_us, table)", "Begin new episodes in those chosen.", reset_slice),
+        ("observe_slice(chosen, table)", "Write the observations of those chosen.", observe_slice),
+    )
+    return [_kernel(rules, *kernel) for kernel in kernels]

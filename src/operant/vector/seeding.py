@@ -33,7 +33,8 @@ def assign_streams(buffers: Buffers, seed: Any, mask: np.ndarray) -> None:
     Nothing changes if any seed is refused.
     """
     lanes = np.flatnonzero(mask)
-    if isinstance(seed, Sequence | np.ndarray) and not isinstance(seed, str | bytes):
+    seed = seed.tolist() if isinstance(seed, np.ndarray) else seed
+    if isinstance(seed, Sequence) and not isinstance(seed, str | bytes):
         if len(seed) != buffers.num_envs:
             raise ValueError(
                 f"seed must be one int or one for each of {buffers.num_envs} environments, "

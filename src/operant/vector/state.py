@@ -45,9 +45,14 @@ def write_state(buffers: Buffers, state: Mapping[str, object]) -> set[str]:
             )
         if not np.can_cast(array.dtype, view.dtype, "same_kind"):
             raise ValueError(f"state entry {name!r} must be {view.dtype}, got {array.dtype}")
-        if view.dtype.kind in "iu" and (wrong := array[array.astype(view.dtype) != array]).size:
-            raise ValueError(f"state entry {name!r} is {view.dtype}, which cannot hold {wrong[0]}")
-        arrays[name] = array
+        with np.errstate(over="ignore"):
+            arrays[name] = array.astype(view.dtype)
+        whole = view.dtype.kind in "iu"
+        lost = arrays[name] != array if whole else np.isinf(arrays[name]) & ~np.isinf(array)
+        if lost.any():
+            raise ValueError(
+                f"state entry {name!r} is {view.dtype}, which cannot hold {array[lost][0]}"
+            )
     for name, array in arrays.items():
         views[name][...] = array
     return set(arrays)
