@@ -162,7 +162,7 @@ def test_links_hang_at_zero_and_end_where_the_angles_say(theta1: float, theta2: 
     frame = picture(Acrobot, theta1, theta2, 0.0, 0.0)
     pixels = 500 / 4.4
     elbow = np.array([math.sin(theta1), -math.cos(theta1)])
-    tip = elbow + (math.sin(theta1 + theta2), -math.cos(theta1 + theta2))
+    tip = elbow + np.array([math.sin(theta1 + theta2), -math.cos(theta1 + theta2)])
     assert color_at(frame, *(250 + pixels * elbow * 0.5)) == BLUE
     assert color_at(frame, *(250 + pixels * (elbow + tip) / 2)) == AMBER
     assert color_at(frame, *(250 + pixels * tip)) == AMBER

@@ -9,7 +9,7 @@ from pathlib import Path
 import llvmlite.binding
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import ArrayLike, NDArray
@@ -136,6 +136,7 @@ def test_sin_and_cos_are_within_5e_7(words: Words, path: str, word: str) -> None
     assert error[worst] <= 5e-7, f"{word}({x[worst]!r}) is off by {error[worst]}"
 
 
+@settings(deadline=None)
 @given(x=arrays(np.float32, st.integers(1, 20), elements=st.floats(-1e4, 1e4, width=32)))
 def test_sin_and_cos_of_any_angle(words: Words, x: Floats) -> None:
     for path in PATHS:
@@ -178,6 +179,7 @@ def test_relative_error_is_within_5e_7(words: Words, path: str, word: str) -> No
     assert relative_error(words[path][word](x), exact(x.astype(np.float64))) <= 5e-7
 
 
+@settings(deadline=None)
 @given(x=arrays(np.float32, st.integers(1, 20), elements=st.floats(0, 88, width=32)))
 def test_relative_error_of_any_number(words: Words, x: Floats) -> None:
     x = x[x >= TINY]
@@ -331,6 +333,7 @@ def test_compiled_exactly_is_numpy_to_the_bit(words: Words, word: str) -> None:
     assert_same_bits(words["exact"][word](*inputs), words["numpy"][word](*inputs), *inputs)
 
 
+@settings(deadline=None)
 @given(data=st.data(), word=st.sampled_from(COMPOSED))
 def test_compiled_exactly_is_numpy_to_the_bit_for_any_floats(
     words: Words, data: st.DataObject, word: str

@@ -313,7 +313,8 @@ def test_seeds_of_64_bits_are_kept_whole(backend: str) -> None:
     env = operant.make("CartPole-v1", 3, backend=backend)
     seeds = [1, 1 + 2**32, 1 + 2**63, 2**64 - 1]
     beginnings = {env.reset(seed=seed)[0].tobytes() for seed in seeds}
-    beginnings.add(env.reset(seed=np.uint64(2**64 - 1))[0].tobytes())
+    for seed in (np.uint64(2**64 - 1), np.array(1), np.array(2**64 - 1, np.uint64)):
+        beginnings.add(env.reset(seed=seed)[0].tobytes())
     assert len(beginnings) == 4
 
 

@@ -234,6 +234,17 @@ def test_observations_that_are_given_are_kept(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_wider_numbers_of_the_same_kind_are_accepted(backend: str) -> None:
+    env = make(backend, seed=1)
+    env.reset()
+    energy = np.linspace(0.1, 1.0, N)
+    energy[:3] = [np.nan, np.inf, -np.inf]
+    obs = env.set_state({"state.energy": energy, "state.place": list(range(N))})
+    np.testing.assert_array_equal(obs[:, 0], np.arange(N))
+    np.testing.assert_array_equal(obs[:, 1], energy.astype(np.float32))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_steps_count_towards_the_limit(backend: str) -> None:
     env = operant.make("Pendulum-v1", N, backend=backend, seed=1)
     env.reset()
@@ -328,6 +339,7 @@ BAD = [
     ({"steps": np.array([None] * N)}, "'steps' must be int32, got object"),
     ({"seed": np.full(N, -1)}, "'seed' must be uint64, got int64"),
     ({"steps": np.full(N, 2**40)}, "'steps'.*int32.*1099511627776"),
+    ({"state.energy": np.full(N, 1e39)}, "'state.energy'.*float32.*1e\\+39"),
     ({"state.place": np.full(N, -(2**31) - 1)}, "'state.place'.*int32.*-2147483649"),
 ]
 

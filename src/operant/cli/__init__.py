@@ -9,7 +9,7 @@ import typer
 
 from operant import __version__
 from operant.cli import bench, check, envs
-from operant.cli.screen import UserError, errors
+from operant.cli.screen import Interrupted, UserError, errors, verb
 
 app = typer.Typer(
     name="operant",
@@ -19,8 +19,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-app.command("envs", epilog=envs.EXAMPLE)(envs.envs)
-app.command("check", epilog=check.EXAMPLE)(check.check)
+app.command("envs", epilog=envs.EXAMPLE)(verb(envs.envs))
+app.command("check", epilog=check.EXAMPLE)(verb(check.check))
 app.add_typer(bench.app, name="bench")
 
 
@@ -49,6 +49,6 @@ def main() -> None:
     except UserError as mistake:
         errors.print(f"operant: {mistake}", style="red", markup=False, highlight=False)
         sys.exit(2)
-    except KeyboardInterrupt:
+    except (Interrupted, KeyboardInterrupt):
         errors.print("operant: interrupted; nothing was saved")
         sys.exit(130)

@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from typer import Option
 
-from operant.cli.screen import UserError, errors, mistakes, output, short
+from operant.cli.screen import UserError, errors, mistakes, output, short, verb
 
 app = typer.Typer(help="Measure speed, interleaved with peers.", no_args_is_help=True)
 
@@ -23,6 +23,7 @@ def _bench() -> None:
     "env",
     epilog="Example:  operant bench env --env CartPole-v1 --num-envs 4096 --peers gymnasium",
 )
+@verb
 def env(
     env_ids: Annotated[
         list[str] | None, Option("--env", help="Environment; repeatable. Default: CartPole-v1.")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
+from typing import ParamSpec
 
 from rich.console import Console
 
@@ -15,6 +17,26 @@ errors = Console(stderr=True)
 
 class UserError(Exception):
     """A mistake of the user's; the message is the one sentence they see."""
+
+
+class Interrupted(Exception):  # noqa: N818  (not an error: the user's wish)
+    """Ctrl-C before anything was saved."""
+
+
+P = ParamSpec("P")
+
+
+def verb(command: Callable[P, None]) -> Callable[P, None]:
+    """Mark a function as a command: Ctrl-C reaches `main` as `Interrupted`."""
+
+    @wraps(command)
+    def interruptible(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except KeyboardInterrupt:  # the command-line library would end it with words of its own
+            raise Interrupted from None
+
+    return interruptible
 
 
 @contextmanager

@@ -67,8 +67,9 @@ def get_env(env_id: str) -> type[Env]:
         module, cls = _BUILT_IN[name]
         env: type[Env] = getattr(import_module(f"operant.envs.{module}"), cls)
         return env
-    near = difflib.get_close_matches(name.lower(), [known.lower() for known in env_ids()], 3, 0.5)
-    names = [known for known in env_ids() if known.lower() in near] or env_ids()
+    lower = {known.lower(): known for known in env_ids()}
+    near = difflib.get_close_matches(name.lower(), lower, 3, 0.5)  # the nearest first
+    names = [lower[known] for known in near] or env_ids()
     raise ValueError(f"unknown environment {env_id!r}; did you mean {' or '.join(names)}?")
 
 

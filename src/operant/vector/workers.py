@@ -9,6 +9,8 @@ from itertools import pairwise
 from queue import SimpleQueue
 
 Task = Callable[[int, int], int]
+Results = SimpleQueue[int | BaseException]
+Jobs = SimpleQueue[tuple[Task, Results] | None]
 
 
 class WorkerPool:
@@ -20,18 +22,18 @@ class WorkerPool:
 
     def __init__(self, slices: list[tuple[int, int]]) -> None:
         self._slices = slices
-        self._queues: list[SimpleQueue[Task | None]] = [SimpleQueue() for _ in slices[1:]]
-        self._results: SimpleQueue[int | BaseException] = SimpleQueue()
+        self._queues: list[Jobs] = [SimpleQueue() for _ in slices[1:]]
         for queue, bounds in zip(self._queues, slices[1:], strict=True):
             threading.Thread(
-                target=_serve, args=(queue, self._results, bounds), name="operant", daemon=True
+                target=_serve, args=(queue, bounds), name="operant", daemon=True
             ).start()
         self.close = weakref.finalize(self, _stop, self._queues)
 
     def run(self, task: Task) -> int:
         """The sum of ``task(lo, hi)`` over the slices. An exception in any is raised here."""
+        results: Results = SimpleQueue()  # of this call: an interrupted one leaves nothing behind
         for queue in self._queues:
-            queue.put(task)
+            queue.put((task, results))
         failure: BaseException | None = None
         total = 0
         try:
@@ -39,7 +41,7 @@ class WorkerPool:
         except BaseException as error:
             failure = error
         for _ in self._queues:  # all must end before the buffers may be touched again
-            result = self._results.get()
+            result = results.get()
             if isinstance(result, BaseException):
                 failure = failure or result
             else:
@@ -49,19 +51,16 @@ class WorkerPool:
         return total
 
 
-def _serve(
-    queue: SimpleQueue[Task | None],
-    results: SimpleQueue[int | BaseException],
-    bounds: tuple[int, int],
-) -> None:
-    while (task := queue.get()) is not None:
+def _serve(queue: Jobs, bounds: tuple[int, int]) -> None:
+    while (job := queue.get()) is not None:
+        task, results = job
         try:
             results.put(task(*bounds))
         except BaseException as error:
             results.put(error)
 
 
-def _stop(queues: list[SimpleQueue[Task | None]]) -> None:
+def _stop(queues: list[Jobs]) -> None:
     for queue in queues:
         queue.put(None)
 

@@ -1,0 +1,164 @@
+"""The commands as a user types them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import operant
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "operant", *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "100", "NO_COLOR": "1"},
+    )
+
+
+def test_version_and_help() -> None:
+    assert run("--version").stdout == f"operant {operant.__version__}\n"
+    for command in (["envs"], ["check"], ["bench", "env"]):
+        shown = run(*command, "--help")
+        assert shown.returncode == 0
+        assert "Example:" in shown.stdout
+
+
+def test_no_arguments_show_the_help() -> None:
+    shown = run()
+    assert "bench" in shown.stdout + shown.stderr
+    assert "Traceback" not in shown.stderr
+
+
+def test_envs_lists_everything() -> None:
+    text = run("envs").stdout
+    data = json.loads(run("envs", "--json").stdout)
+    assert [row["id"] for row in data["envs"]] == operant.envs.env_ids()
+    for row in data["envs"]:
+        assert row["id"] in text
+        assert row["backends"] == ["reference", "cpu"]
+    cartpole = data["envs"][0]
+    assert cartpole["action_space"] == "Discrete(2)"
+    assert cartpole["params"]["gravity"] == 9.8
+
+
+def test_check_passes_a_user_environment() -> None:
+    shown = run("check", "examples/lander.py:Lander")
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    assert "passed" in shown.stdout
+    assert "steps/s" in shown.stdout
+    assert "FAIL" not in shown.stdout
+
+
+def test_check_finds_the_only_class_and_prints_json() -> None:
+    shown = run("check", "examples/lander.py", "--json", "--no-speed")
+    assert shown.returncode == 0, shown.stderr
+    (report,) = json.loads(shown.stdout)["checks"]
+    assert report["passed"] is True
+    assert report["sps"] == {}
+    assert {finding["name"] for finding in report["findings"]} >= {"definition", "parity"}
+
+
+def test_check_by_module_name() -> None:
+    shown = run("check", "lander:Lander", "--no-speed", cwd=ROOT / "examples")
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+
+
+def test_check_fails_with_exit_code_1() -> None:
+    shown = run("check", "tests/broken_envs.py:IgnoresActions", "--no-speed")
+    assert shown.returncode == 1
+    assert "FAIL" in shown.stdout
+    assert "step() never uses `action`" in shown.stdout
+
+
+def test_check_shows_where_a_definition_was_refused() -> None:
+    shown = run("check", "tests/broken_definition.py")
+    assert shown.returncode == 1
+    assert "broken_definition.py:21: `if` on a value" in shown.stdout
+    assert "where(condition, a, b)" in shown.stdout
+    assert "Traceback" not in shown.stdout + shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["check", "Cartpol-v1"], "did you mean CartPole-v1"),
+        (["check", "examples/nothing.py:Lander"], "there is no file 'examples/nothing.py'"),
+        (["check", "no_such_module:Env"], "there is no module 'no_such_module'"),
+        (["check", "examples/lander.py:Landr"], "no environment class 'Landr'; it has: Lander"),
+        (["check", "tests/broken_envs.py"], "name one: tests/broken_envs.py:Class"),
+        (["bench", "env", "--env", "Nope-v9"], "unknown environment 'Nope-v9'"),
+        (["bench", "env", "--peers", "pufferlib"], "unknown peer 'pufferlib'"),
+        (["bench", "env", "--backend", "tpu"], "backend must be 'auto', 'reference' or 'cpu'"),
+        (["bench", "env", "--workers", "100000"], "workers must be between 1 and"),
+        (["bench", "env", "--num-envs", "0"], "--num-envs"),
+        (["bench", "env", "--json", "/proc/nowhere/x.json", "--seconds", "0.001"], "cannot write"),
+        (["nonsense"], "nonsense"),
+    ],
+)
+def test_mistakes_are_one_sentence_and_exit_code_2(arguments: list[str], sentence: str) -> None:
+    shown = run(*arguments)
+    assert shown.returncode == 2, shown.stdout + shown.stderr
+    assert sentence in " ".join(shown.stderr.split())
+    assert "Traceback" not in shown.stderr
+
+
+def test_bench_writes_the_frame(tmp_path: Path) -> None:
+    target = tmp_path / "folder" / "bench.json"
+    sizes = ["--num-envs", "64", "--num-envs", "128", "--workers", "1", "--workers", "2"]
+    short = ["--repeats", "3", "--seconds", "0.01"]
+    shown = run("bench", "env", *sizes, "--peers", "gymnasium", *short, "--json", str(target))
+    assert shown.returncode == 0, shown.stderr
+    assert "CartPole-v1" in shown.stdout
+    data = json.loads(target.read_text())
+    assert set(data) == {"machine", "commit", "date", "results"}
+    assert data["machine"]["versions"]["gymnasium"]
+    ours = [row for row in data["results"] if row["system"] == "operant"]
+    peers = [row for row in data["results"] if row["system"] == "gymnasium"]
+    assert [(row["num_envs"], row["workers"]) for row in ours] == [
+        *((64, 1), (64, 2)),
+        *((128, 1), (128, 2)),
+    ]
+    assert [row["num_envs"] for row in peers] == [64, 128]
+    for row in ours:
+        (peer,) = (p for p in peers if p["num_envs"] == row["num_envs"])
+        assert row["ratio_to"]["gymnasium"] == pytest.approx(row["sps"] / peer["sps"], abs=0.01)
+        assert row["sps_min"] <= row["sps"] <= row["sps_max"]
+        assert row["repeats"] == 3
+
+
+def test_bench_json_to_standard_output_is_only_json() -> None:
+    arguments = ["--env", "Pendulum-v1", "--num-envs", "16", "--peers", "gymnasium", "--copy"]
+    shown = run("bench", "env", *arguments, "--repeats", "1", "--seconds", "0.01", "--json", "-")
+    data = json.loads(shown.stdout)
+    ours, sync, cartpole = data["results"]
+    assert (ours["env"], ours["copy"]) == ("Pendulum-v1", True)
+    assert (sync["env"], sync["backend"]) == ("Pendulum-v1", "sync")
+    assert (cartpole["env"], cartpole["backend"]) == ("CartPole-v1", "numpy")
+    assert set(ours["ratio_to"]) == {"gymnasium", "gymnasium cartpole"}
+
+
+def test_interrupt_exits_130() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "operant", "bench", "env", "--repeats", "100000"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "interrupted" in stderr
+    assert "Traceback" not in stderr

@@ -1,0 +1,52 @@
+"""What the documentation shows is what runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import operant
+
+ROOT = Path(__file__).parents[1]
+EXAMPLE = (ROOT / "examples" / "lander.py").read_text()
+
+
+def test_the_example_is_thirty_lines_at_most() -> None:
+    assert len(EXAMPLE.splitlines()) <= 30
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/environments.md"])
+def test_pages_show_the_example_as_it_is(page: str) -> None:
+    assert EXAMPLE in (ROOT / page).read_text()
+
+
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def test_the_example_runs_and_registers(backend: str) -> None:
+    namespace: dict[str, object] = {"__name__": "lander"}
+    exec(compile(EXAMPLE, str(ROOT / "examples" / "lander.py"), "exec"), namespace)
+    operant.register("Lander-v0", namespace["Lander"])  # type: ignore[arg-type]
+    env = operant.make("Lander-v0", num_envs=256, backend=backend)
+    env.reset(seed=0)
+    landed = 0
+    for _ in range(400):
+        speed = env.get_state()["state.speed"]
+        _, reward, terminated, _, _ = env.step((speed < -0.8).astype(int))
+        landed += int(((reward == 10.0) & terminated).sum())
+    assert landed >= 200  # brake below -0.8 and you touch down softly
+
+
+def test_links_in_the_documentation_exist() -> None:
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+    for page in pages:
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+            if not target.startswith("http"):
+                assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_python_blocks_of_the_vector_page_run() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "vector.md").read_text(), re.S)
+    assert blocks
+    for block in blocks:
+        exec(block.replace("range(1000)", "range(3)"), {})
