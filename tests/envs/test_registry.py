@@ -14,7 +14,13 @@ import operant
 from operant.envs import env_ids, get_env, registry
 from operant.envs.cartpole import CartPole
 
-BUILT_IN = "CartPole-v1 MountainCar-v0 MountainCarContinuous-v0 Pendulum-v1 Acrobot-v1".split()
+BUILT_IN = [
+    "CartPole-v1",
+    "MountainCar-v0",
+    "MountainCarContinuous-v0",
+    "Pendulum-v1",
+    "Acrobot-v1",
+]
 
 
 def make_catch(name: str = "Catch", **parts: Any) -> type[operant.Env]:

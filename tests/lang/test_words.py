@@ -200,7 +200,11 @@ def some_expressions(seed: int, kinds: str, depth: int) -> list[str]:
     return [expression(random, kind, depth) for kind in kinds]
 
 
-ANY = some_expressions(35, "A" * 18 + "I" * 10 + "P" * 6, 3)
+ANY = [
+    *some_expressions(35, "A" * 18 + "I" * 10 + "P" * 6, 3),
+    *["minimum(x, y)", "maximum(x, y)", "minimum(x, 2.5)", "maximum(0.1, x)", "clip(x, -p, p)"],
+    *["clip(p, x, y)", "minimum(n, x)", "maximum(n, m)", "sign(x)", "x // y", "x % y", "n / m"],
+]
 """Every operator and word; equal to the bit where nothing is fused."""
 SAFE = [
     *some_expressions(2, "S" * 10, 4),
@@ -266,6 +270,14 @@ def test_the_compiled_expressions_hold_every_operation() -> None:
 
 def test_compiled_exactly_equals_numpy_on_ordinary_numbers(exact: Run) -> None:
     values = ordinary(5000)
+    for text, result in zip(ANY + SAFE, exact(values), strict=True):
+        assert_equal(text, np.asarray(evaluate(text, values)), result, values)
+
+
+def test_compiled_exactly_equals_numpy_on_special_numbers(exact: Run) -> None:
+    special = [NAN, INF, -INF, 0.0, 1.0, -1.0, 0.1, 2.5, -2.5, 1e-45, -3e38, 2.0**24]
+    x, y = (grid.ravel() for grid in np.meshgrid(special, special))
+    values = ordinary(len(x)) | {"x": batch(x), "y": batch(y)}
     for text, result in zip(ANY + SAFE, exact(values), strict=True):
         assert_equal(text, np.asarray(evaluate(text, values)), result, values)
 

@@ -8,12 +8,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Discrete
 
 import operant
+from operant.lang import sin, uniform
 
 BACKENDS = ("reference", "cpu")
 ROOT = Path(__file__).parents[2]
@@ -190,6 +192,43 @@ def test_backends_reset_to_the_same_bits_inside_step(name: str) -> None:
         assert reference[0].tobytes() == cpu[0].tobytes()
 
 
+class Compass(operant.Env):
+    """Its reset and its observation would round differently with fused multiply-adds."""
+
+    class State(NamedTuple):
+        angle: float
+
+    observation_space = Box(-10.0, 10.0, (1,), np.float32)
+    action_space = Discrete(2)
+
+    def reset(random):
+        return Compass.State(uniform(random[0], -3.1415927, 3.1415927))
+
+    def step(state, action):
+        return Compass.State(state.angle * 0.99 + 0.1), 1.0, False
+
+    def observe(state):
+        return (state.angle * 1.1 + 0.3,)
+
+
+def test_the_kernel_compiled_first_changes_nothing() -> None:
+    """A batch that begins with `set_state` compiles ``step`` before ``reset``.
+
+    Numba hands a caller's fastmath to what it compiles on the way: resets inside ``step`` must
+    not inherit it, or they would depend on what was compiled, or found in the cache, before.
+    """
+    options: Any = {"max_episode_steps": 1, "autoreset_mode": "SameStep"}
+    reference, cpu = (
+        operant.make(Compass, 200, backend=backend, **options) for backend in BACKENDS
+    )
+    reference.reset(seed=1)
+    cpu.set_state(reference.get_state())
+    for _ in range(4):
+        actions = np.zeros(200, np.int64)
+        assert reference.step(actions)[0].tobytes() == cpu.step(actions)[0].tobytes()
+    assert reference.reset()[0].tobytes() == cpu.reset()[0].tobytes()
+
+
 # Seeds ------------------------------------------------------------------------------------------
 
 
@@ -325,3 +364,29 @@ def test_gymnasiums_generator_is_seeded_too() -> None:
     env.reset(seed=123)
     assert env.np_random.random() == draw
     assert env.np_random_seed == 123
+
+
+def test_words_on_parameters_give_the_same_resets_everywhere() -> None:
+    class Parametric(operant.Env):
+        class Params(NamedTuple):
+            p: float = 0.3
+            q: float = 0.1
+
+        class State(NamedTuple):
+            x: float
+            y: float
+
+        observation_space = Box(-100.0, 100.0, (2,))
+        action_space = Discrete(2)
+
+        def reset(random, params):
+            return Parametric.State(sin(params.p) + random[0], 1.0 // params.q + params.p % params.q)
+
+        def step(state, action, params):
+            return state._replace(x=state.x + params.p * action), 0.0, False
+
+        def observe(state):
+            return state
+
+    reference, cpu = (operant.make(Parametric, 64, backend=name) for name in ("reference", "cpu"))
+    np.testing.assert_array_equal(reference.reset(seed=0)[0], cpu.reset(seed=0)[0])

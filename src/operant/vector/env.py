@@ -342,12 +342,14 @@ def _recorded_by_wrapper(env: VecEnv) -> bool:
     That wrapper refuses an info that already has its key, and tells the environment nothing of
     itself; but every wrapper's ``reset`` is on the stack of ours.
     """
-    frame = sys._getframe(2)
+    frame = sys._getframe(1).f_back
     while frame is not None:
-        wrapper = frame.f_locals.get("self")
-        if not isinstance(wrapper, VectorEnv) or wrapper.unwrapped is not env:
-            return False
-        if getattr(wrapper, "_stats_key", None) == "episode":
-            return True
-        frame = frame.f_back  # type: ignore[assignment]
+        # Other frames stay unopened: before Python 3.13 reading f_locals leaves a copy of the
+        # locals in the frame, and so keeps a caller's deleted environment alive.
+        if frame.f_code.co_name == "reset":
+            wrapper = frame.f_locals.get("self")
+            around = isinstance(wrapper, VectorEnv) and wrapper.unwrapped is env
+            if around and getattr(wrapper, "_stats_key", None) == "episode":
+                return True
+        frame = frame.f_back
     return False

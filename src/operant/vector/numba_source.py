@@ -49,8 +49,9 @@ from operant.lang.intrinsics import (
 )
 from operant.vector.numba_philox import philox
 
-CALLED = {{"error_model": "numpy"}}
-EXACT = {{"error_model": "numpy", "forceinline": True}}
+# What is not set, Numba takes from the caller at hand when it first compiles a function.
+CALLED = {{"error_model": "numpy", "forceinline": False, "fastmath": False}}
+EXACT = {{"error_model": "numpy", "forceinline": True, "fastmath": False}}
 # No reassociation and no "no NaN": range reduction needs the order, users need to see the NaN.
 FAST = {{"error_model": "numpy", "forceinline": True, "fastmath": {{"contract", "arcp", "nsz"}}}}
 '''

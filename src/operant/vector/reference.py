@@ -26,8 +26,9 @@ class ReferenceBackend:
         self._buffers = buffers
         self._max_steps = max_steps
         self._mode = mode
-        floats = {name: np.float32(getattr(rules.params, name)) for name in rules.float_params}
-        self._params = rules.params._replace(**floats)
+        # Arrays of one: a NumPy scalar would follow other rules (sin in float64, 1 // 0.1 = 9).
+        values = {name: [getattr(rules.params, name)] for name in rules.float_params}
+        self._params = rules.params._replace(**{k: batch(v) for k, v in values.items()})
 
     def reset(self, mask: np.ndarray, now_us: int) -> None:
         """Begin a new episode in the environments of `mask`, bool ``[num_envs]``."""
