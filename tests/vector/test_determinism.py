@@ -380,7 +380,9 @@ def test_words_on_parameters_give_the_same_resets_everywhere() -> None:
         action_space = Discrete(2)
 
         def reset(random, params):
-            return Parametric.State(sin(params.p) + random[0], 1.0 // params.q + params.p % params.q)
+            return Parametric.State(
+                sin(params.p) + random[0], 1.0 // params.q + params.p % params.q
+            )
 
         def step(state, action, params):
             return state._replace(x=state.x + params.p * action), 0.0, False

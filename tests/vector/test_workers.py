@@ -1,201 +1,161 @@
-"""Threads that share a batch: how it is cut, and that nothing is lost when one of them fails."""
+"""Threads that share a step."""
 
 from __future__ import annotations
 
 import gc
-import itertools
-import signal
+import os
+import subprocess
+import sys
 import threading
 import time
-import weakref
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operant.vector.workers import WorkerPool, split
+import operant
+from operant.vector.numba_jobs import ASLEEP, BLOCK, FIRST, LINE, UNFINISHED
+from operant.vector.workers import Workers, split
+
+MANY = 5 * BLOCK + 320  # several blocks for each of several workers
 
 
 def operant_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "operant"]
 
 
-def assert_ended(threads: list[threading.Thread]) -> None:
-    for thread in threads:
-        thread.join(timeout=30)
-    assert not any(thread.is_alive() for thread in threads)
+def wait_until(condition, seconds: float = 10.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
 
 
-@given(
-    blocks=st.integers(1, 5000),
-    workers=st.integers(1, 300),
-    multiple=st.sampled_from([1, 2, 8, 64, 100]),
-    missing=st.integers(0, 99),
-)
-def test_split_covers_everything_once(
-    blocks: int, workers: int, multiple: int, missing: int
-) -> None:
-    lanes = max(1, blocks * multiple - missing % multiple)
-    slices = split(lanes, workers, multiple)
-    assert slices[0][0] == 0
-    assert slices[-1][1] == lanes
-    for (_, end), (begin, _) in itertools.pairwise(slices):
+@settings(deadline=None)
+@given(st.integers(1, 10_000), st.integers(1, 70))
+def test_split_covers_everything_once(blocks: int, workers: int) -> None:
+    lanes = blocks * 64
+    parts = split(lanes, workers, 64)
+    assert 1 <= len(parts) <= workers
+    assert parts[0][0] == 0
+    assert parts[-1][1] == lanes
+    for (_, end), (begin, _) in zip(parts, parts[1:], strict=False):
         assert end == begin
-    sizes = [hi - lo for lo, hi in slices]
-    assert min(sizes) > 0
-    assert all(lo % multiple == 0 for lo, _ in slices)
-    assert len(slices) == min(workers, -(-lanes // multiple))
-    whole = [-(-size // multiple) for size in sizes]
-    assert max(whole) - min(whole) <= 1  # even: nobody waits for more than one block
+    sizes = [hi - lo for lo, hi in parts]
+    assert all(size > 0 and size % 64 == 0 for size in sizes)
+    assert max(sizes) - min(sizes) <= 64
 
 
-def test_split_by_hand() -> None:
-    assert split(64, 4, 64) == [(0, 64)]
-    assert split(128, 4, 64) == [(0, 64), (64, 128)]
-    assert split(320, 2, 64) == [(0, 128), (128, 320)]
-    assert split(10, 3, 4) == [(0, 4), (4, 8), (8, 10)]
+@pytest.mark.parametrize("workers", [2, 3, 7])
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
+def test_many_blocks_give_the_bits_of_one_worker(workers: int, mode: str) -> None:
+    one, many = (
+        operant.make("CartPole-v1", MANY, workers=count, autoreset_mode=mode)
+        for count in (1, workers)
+    )
+    one.reset(seed=0)
+    many.reset(seed=0)
+    random = np.random.default_rng(0)
+    finished = 0
+    for _ in range(60):
+        actions = random.integers(0, 2, MANY)
+        first, second = one.step(actions), many.step(actions)
+        for a, b in zip(first[:4], second[:4], strict=True):
+            np.testing.assert_array_equal(a, b)
+        assert first[4].keys() == second[4].keys()
+        if first[4]:
+            np.testing.assert_array_equal(first[4]["_episode"], second[4]["_episode"])
+            finished += int(first[4]["_episode"].sum())
+    assert finished > MANY
+    many.close()
 
 
-@pytest.fixture
-def pool():
-    pool = WorkerPool(split(1000, 4, 10))
-    yield pool
-    pool.close()
+@pytest.mark.parametrize("place", [0, BLOCK + 1, MANY - 1])
+def test_a_bad_action_anywhere_steps_nobody(place: int) -> None:
+    env = operant.make("CartPole-v1", MANY, workers=3)
+    env.reset(seed=0)
+    actions = np.zeros(MANY, np.int64)
+    env.step(actions)
+    before = env.get_state()
+    actions[place] = 2
+    with pytest.raises(ValueError, match=f"action 2 of environment {place} "):
+        env.step(actions)
+    after = env.get_state()
+    for name, array in before.items():
+        np.testing.assert_array_equal(array, after[name], err_msg=name)
+    actions[place] = 1
+    env.step(actions)
+    assert (env.get_state()["steps"] == 2).all()
+    env.close()
 
 
-def test_run_is_the_sum_over_the_slices(pool: WorkerPool) -> None:
-    for _ in range(200):
-        assert pool.run(lambda lo, hi: sum(range(lo, hi))) == sum(range(1000))
+def test_sleeping_workers_wake_up_and_go_to_sleep_again() -> None:
+    env = operant.make("CartPole-v1", MANY, workers=2, copy=False)
+    twin = operant.make("CartPole-v1", MANY, workers=1, copy=False)
+    env.reset(seed=0)
+    twin.reset(seed=0)
+    asleep = env._backend._arrays["control"][FIRST + LINE + ASLEEP :: LINE]
+    actions = np.ones(MANY, np.int64)
+    for _ in range(5):
+        np.testing.assert_array_equal(env.step(actions)[0], twin.step(actions)[0])
+        assert wait_until(lambda: asleep[0] == 1)
+    env.close()
 
 
-def test_each_slice_has_a_thread_of_its_own_and_the_caller_takes_the_first(
-    pool: WorkerPool,
-) -> None:
-    for _ in range(3):
-        seen: dict[tuple[int, int], threading.Thread] = {}
-        meeting = threading.Barrier(4, timeout=30)  # all four run at the same time
-
-        def task(
-            lo: int,
-            hi: int,
-            seen: dict[tuple[int, int], threading.Thread] = seen,
-            meeting: threading.Barrier = meeting,
-        ) -> int:
-            seen[lo, hi] = threading.current_thread()
-            meeting.wait()
-            return 1
-
-        assert pool.run(task) == 4
-        assert sorted(seen) == [(0, 250), (250, 500), (500, 750), (750, 1000)]
-        assert len(set(seen.values())) == 4
-        assert seen[0, 250] is threading.current_thread()
-        for bounds, thread in seen.items():
-            assert bounds == (0, 250) or (thread.name == "operant" and thread.daemon)
+def test_threads_end_with_close_and_with_the_environment() -> None:
+    gc.collect()
+    assert wait_until(lambda: not operant_threads())
+    closed = operant.make("CartPole-v1", MANY, workers=3)
+    dropped = operant.make("CartPole-v1", MANY, workers=2)
+    assert len(operant_threads()) == 3
+    closed.close()
+    assert wait_until(lambda: len(operant_threads()) == 1)
+    del dropped
+    gc.collect()
+    assert wait_until(lambda: not operant_threads())
 
 
-class Odd(BaseException):
-    """Not an ordinary exception; falsy, too."""
+def test_an_interrupt_is_raised_when_the_step_is_complete() -> None:
+    control = np.zeros(LINE * 4, np.int64)
+    workers = Workers(2, lambda worker, job, table: -1, control, control, None)
+    answers = iter([UNFINISHED, KeyboardInterrupt, UNFINISHED, 7])
+    asked = []
 
-    def __bool__(self) -> bool:
-        return False
-
-
-@pytest.mark.parametrize("failing", [0, 250, 500, 750])
-@pytest.mark.parametrize("error", [ValueError("broken"), KeyboardInterrupt(), Odd()], ids=repr)
-def test_an_exception_in_any_slice_is_raised_and_the_pool_goes_on(
-    pool: WorkerPool, failing: int, error: BaseException
-) -> None:
-    def task(lo: int, hi: int) -> int:
-        if lo == failing:
-            raise error
-        return hi - lo
-
-    for _ in range(3):
-        with pytest.raises(type(error)) as caught:
-            pool.run(task)
-        assert caught.value is error
-        assert pool.run(lambda lo, hi: hi - lo) == 1000
-
-
-def test_when_all_fail_one_exception_is_raised_and_the_pool_goes_on(pool: WorkerPool) -> None:
-    def task(lo: int, hi: int) -> int:
-        raise ValueError(f"slice {lo}")
-
-    for _ in range(3):
-        with pytest.raises(ValueError, match="slice 0"):
-            pool.run(task)
-    assert pool.run(lambda lo, hi: hi - lo) == 1000
-
-
-def test_run_waits_for_the_others_when_one_fails(pool: WorkerPool) -> None:
-    """Or they would write to buffers that the caller believes to be its own again."""
-    ended = []
-    failed = threading.Event()
-
-    def task(lo: int, hi: int) -> int:
-        if lo == 0:
-            failed.set()
-            raise ValueError("first")
-        assert failed.wait(timeout=30)
-        time.sleep(0.05)
-        ended.append(lo)
-        return 0
-
-    with pytest.raises(ValueError, match="first"):
-        pool.run(task)
-    assert sorted(ended) == [250, 500, 750]
-
-
-def test_an_interrupt_while_waiting_does_not_disturb_the_next_run(pool: WorkerPool) -> None:
-    """Ctrl-C: the main thread gives up waiting; what the others still bring is not mistaken."""
-    main = threading.main_thread().ident
-    assert main is not None
-    waiting, interrupted = threading.Event(), threading.Event()
-
-    def task(lo: int, hi: int) -> int:
-        if lo == 0:
-            waiting.set()
-        elif lo == 250:
-            waiting.wait(timeout=30)
-            time.sleep(0.05)  # the main thread waits for results now
-            signal.pthread_kill(main, signal.SIGINT)
-        if lo > 0:
-            interrupted.wait(timeout=30)
-        return 7
+    def gather() -> int:
+        answer = next(answers)
+        asked.append(answer)
+        if answer is KeyboardInterrupt:
+            raise KeyboardInterrupt
+        return answer
 
     with pytest.raises(KeyboardInterrupt):
-        pool.run(task)
-    interrupted.set()
-    for _ in range(3):
-        assert pool.run(lambda lo, hi: hi - lo) == 1000
+        workers.wait(gather)
+    assert asked[-1] == 7
+    workers.close()
 
 
-def test_close_ends_the_threads_and_may_be_called_again() -> None:
-    before = set(operant_threads())
-    pool = WorkerPool(split(1000, 4, 10))
-    threads = [thread for thread in operant_threads() if thread not in before]
-    assert len(threads) == 3
-    pool.run(lambda lo, hi: 1)
-    pool.close()
-    pool.close()
-    assert_ended(threads)
+FORK = """
+import os, numpy as np, operant
+env = operant.make("CartPole-v1", 20_000, workers=2)
+env.reset(seed=0)
+env.step(np.zeros(20_000, int))
+if os.fork() == 0:
+    control = env._backend._arrays["control"]
+    try:
+        env._backend._workers.wait(lambda: -2)
+    except RuntimeError as error:
+        print(error, flush=True)
+    os._exit(0)
+os.wait()
+"""
 
 
-def test_a_forgotten_pool_ends_its_threads() -> None:
-    before = set(operant_threads())
-    pool = WorkerPool(split(1000, 4, 10))
-    threads = [thread for thread in operant_threads() if thread not in before]
-    pool.run(lambda lo, hi: 1)
-    gone = weakref.ref(pool)
-    del pool
-    gc.collect()
-    assert gone() is None
-    assert_ended(threads)
-
-
-def test_one_slice_needs_no_thread() -> None:
-    before = threading.active_count()
-    pool = WorkerPool([(0, 64)])
-    assert threading.active_count() == before
-    assert pool.run(lambda lo, hi: hi - lo) == 64
-    pool.close()
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_is_told() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=120
+    )
+    assert "make the environment in the child" in done.stdout

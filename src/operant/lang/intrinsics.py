@@ -5,6 +5,7 @@
 - `bits_of`, `float_of`: reinterpret 32 bits. `trailing_zeros`: of a non-zero 64-bit word.
 - `pointer`: from an address.
 - `prefer_wide_vectors`: 512 bits where the machine has them.
+- `atomic_load`, `atomic_store`, `atomic_add`, `atomic_replace`: what threads tell each other.
 - `load`, `store`: access to buffers that are known not to overlap. Numba cannot say so, and LLVM
   gives up vectorising a loop over more than a handful of arrays rather than compare all their
   addresses at run time. These carry LLVM's alias scopes instead: buffer 3 never overlaps buffer 5.
@@ -106,28 +107,32 @@ def trailing_zeros(typing_context: Any, word: Any) -> Any:
     return types.intp(types.uint64), generate
 
 
-@njit(forceinline=True)
+@njit(forceinline=True, fastmath=False)
 def minimum(a, b):  # type: ignore[no-untyped-def]
     """The smaller; NaN if either is."""
     return select((a < b) | (a != a), a, b)
 
 
-@njit(forceinline=True)
+@njit(forceinline=True, fastmath=False)
 def maximum(a, b):  # type: ignore[no-untyped-def]
     """The larger; NaN if either is."""
     return select((a > b) | (a != a), a, b)
 
 
-MAX_BUFFERS = 128
+DOMAIN = 128
+"""Buffers are told apart within groups of this many numbers: 0..127, 128..255, and so on. Two loops
+that number the same memory differently must use different groups, for one may be inlined into the
+other's function."""
 
 
 def _mark_disjoint(instruction: Any, module: Any, buffer: int) -> None:
-    """Tell LLVM that this access touches `buffer` and no other numbered buffer."""
-    domain = module.add_metadata(["operant"])
+    """Tell LLVM that this access touches `buffer` and no other of its group."""
+    first = buffer - buffer % DOMAIN
+    domain = module.add_metadata([f"operant {first}"])
     scope = module.add_metadata([f"buffer {buffer}", domain])
     others = [
         module.add_metadata([f"buffer {other}", domain])
-        for other in range(MAX_BUFFERS)
+        for other in range(first, first + DOMAIN)
         if other != buffer
     ]
     instruction.set_metadata("alias.scope", module.add_metadata([scope]))
@@ -164,3 +169,49 @@ def store(typing_context: Any, buffer: Any, array: Any, index: Any, value: Any) 
         return context.get_dummy_value()
 
     return types.void(buffer, array, types.intp, array.dtype), generate
+
+
+@intrinsic
+def atomic_load(typing_context: Any, array: Any, index: Any) -> Any:
+    """``array[index]`` of an int64 array, and everything its writer wrote before."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        source = _element(context, builder, signature.args[0], args[0], args[1])
+        return builder.load_atomic(source, "seq_cst", 8)
+
+    return types.int64(array, types.intp), generate
+
+
+@intrinsic
+def atomic_store(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
+    """``array[index] = value`` of an int64 array; who reads it sees all that was written before."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        target = _element(context, builder, signature.args[0], args[0], args[1])
+        builder.store_atomic(args[2], target, "seq_cst", 8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, types.int64), generate
+
+
+@intrinsic
+def atomic_add(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
+    """Add to ``array[index]`` of an int64 array in one go; what it was before."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        target = _element(context, builder, signature.args[0], args[0], args[1])
+        return builder.atomic_rmw("add", target, args[2], "seq_cst")
+
+    return types.int64(array, types.intp, types.int64), generate
+
+
+@intrinsic
+def atomic_replace(typing_context: Any, array: Any, index: Any, old: Any, new: Any) -> Any:
+    """Set ``array[index]`` of an int64 array to `new` if it is `old`; whether it was."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        target = _element(context, builder, signature.args[0], args[0], args[1])
+        pair = builder.cmpxchg(target, args[2], args[3], "seq_cst", "seq_cst")
+        return builder.extract_value(pair, 1)
+
+    return types.boolean(array, types.intp, types.int64, types.int64), generate

@@ -26,11 +26,9 @@ class Backend(Protocol):
     def state_changed(self) -> None:
         """Note that someone else wrote to the buffers."""
 
-    def take_actions(self, actions: np.ndarray) -> bool:
-        """Copy actions to ``buffers.action``; False if one is bad (what was copied, undefined)."""
-
-    def step(self, now_us: int) -> int:
-        """One step of every environment; how many finished."""
+    def step(self, actions: np.ndarray, now_us: int) -> int:
+        """One step of every environment; how many finished, or -1 (nobody stepped) if an action
+        is out of range or not finite. `actions`: contiguous, int32, int64 or float32."""
 
     def close(self) -> None:
         """Release threads."""

@@ -157,6 +157,8 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         if not self._was_reset:
             mask = everyone
         self._clear_reports(mask)
+        for result in self._results[1:]:  # of a step that belongs to the past
+            result[mask] = 0
         self._backend.reset(mask, time.perf_counter_ns() // 1000)
         self._was_reset = True
         self._awaits_reset = self._awaits_reset and bool(self._done.any())
@@ -186,9 +188,9 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             and actions.flags.c_contiguous
         ):
             actions = as_actions(actions, self.rules.action, self.num_envs)
-        if not self._backend.take_actions(actions):
+        finished = self._backend.step(actions, time.perf_counter_ns() // 1000)
+        if finished < 0:
             raise ValueError(bad_action_message(actions, self.rules.action))
-        finished = self._backend.step(time.perf_counter_ns() // 1000)
         info = self._episode_info() if finished else {}
         obs, reward, terminated, truncated = self._results
         if self.copy:
@@ -214,6 +216,8 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._check_open()
         if not self._was_reset:
             raise ValueError("nothing to render yet: call reset() first")
+        if not 0 <= index < self.num_envs:
+            raise ValueError(f"index must be 0 to {self.num_envs - 1}, got {index}")
         env = self.rules.env
         if not hasattr(env, "render"):
             raise ValueError(f"{env.__qualname__} has no render function")

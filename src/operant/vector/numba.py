@@ -24,10 +24,11 @@ from gymnasium.vector import AutoresetMode
 from operant import __version__, paths
 from operant.envs.rules import Rules
 from operant.lang import intrinsics
-from operant.vector import numba_philox
+from operant.vector import numba_jobs, numba_lanes, numba_philox
 from operant.vector.buffers import LANES, Arena, Buffers
+from operant.vector.numba_jobs import LINE, UNFINISHED
 from operant.vector.numba_source import kernels_source, table_layout
-from operant.vector.workers import WorkerPool, split
+from operant.vector.workers import Workers, split
 
 _MODES = {AutoresetMode.NEXT_STEP: 0, AutoresetMode.SAME_STEP: 1, AutoresetMode.DISABLED: 2}
 
@@ -47,17 +48,19 @@ class NumbaBackend:
         workers: int = 1,
     ) -> None:
         kernels = load_kernels(rules)
-        b = buffers
-        arrays = _arrays(rules, b)
+        parts = split(buffers.lanes, workers, LANES)
+        arrays = _arrays(rules, buffers, parts)
+        settings = [buffers.num_envs, buffers.lanes, _MODES[mode], max_steps, len(parts)]
+        addresses = [array.ctypes.data for array in arrays.values()]
+        self._table = table = np.array(settings + addresses, np.uint64)
         self._arrays = arrays  # kept alive as long as the kernels hold their addresses
-        settings = [b.num_envs, b.lanes, _MODES[mode], max_steps]
-        self._table = np.array(settings + [array.ctypes.data for array in arrays], np.uint64)
-        self._reset_slice, self._step_slice = kernels.reset_slice, kernels.step_slice
-        self._observe_slice, self._take = kernels.observe_slice, kernels.take_actions
-        self._num_envs, self._rescan = b.num_envs, True
-        slices = split(b.lanes, workers, LANES)
-        self._bounds = slices[0]
-        self._pool = WorkerPool(slices) if len(slices) > 1 else None
+        self._step, self._wait = kernels.step, kernels.wait
+        self._reset_slice, self._observe_slice = kernels.reset_slice, kernels.observe_slice
+        self._num_envs, self._rescan = buffers.num_envs, True
+        self._workers = None
+        if len(parts) > 1:
+            control = arrays["control"]
+            self._workers = Workers(len(parts), kernels.serve, control, table, arrays)
 
     def reset(self, mask: np.ndarray, now_us: int) -> None:
         """Begin a new episode in the environments of `mask`, bool ``[num_envs]``."""
@@ -72,37 +75,48 @@ class NumbaBackend:
         """Note that someone else wrote to the buffers."""
         self._rescan = True
 
-    def take_actions(self, actions: np.ndarray) -> bool:
-        """Copy actions, contiguous, to ``buffers.action``; False if one of them is bad."""
-        return not self._take(actions.reshape(-1), self._table)
+    def step(self, actions: np.ndarray, now_us: int) -> int:
+        """One step with `actions`, contiguous int32, int64 or float32; how many finished.
 
-    def step(self, now_us: int) -> int:
-        """One step of every environment with ``buffers.action``; how many finished."""
-        kernel, table, rescan = self._step_slice, self._table, self._rescan
-        self._rescan = False
-        if self._pool is None:
-            finished: int = kernel(*self._bounds, rescan, now_us, table)
-            return finished
-        return self._pool.run(lambda lo, hi: kernel(lo, hi, rescan, now_us, table))
+        Returns -1, having stepped nobody, if an action is bad.
+        """
+        workers, table = self._workers, self._table
+        if not actions.flags.writeable:  # another type to Numba: it would compile again
+            actions = actions.copy()
+        data = actions.reshape(-1).view(np.uint8)
+        if workers is not None:
+            workers.wake()
+        finished: int = self._step(data, actions.itemsize == 8, self._rescan, now_us, table)
+        if finished == UNFINISHED and workers is not None:
+            finished = workers.wait(lambda: self._wait(table))
+        if finished >= 0:
+            self._rescan = False
+        return finished
 
     def close(self) -> None:
         """Stop the worker threads."""
-        if self._pool is not None:
-            self._pool.close()
+        if self._workers is not None:
+            self._workers.close()
 
 
-def _arrays(rules: Rules, buffers: Buffers) -> list[np.ndarray]:
+def _arrays(rules: Rules, buffers: Buffers, parts: list[tuple[int, int]]) -> dict[str, np.ndarray]:
     """The arrays of the kernels' table: those of the batch, and scratch memory of our own."""
-    known: dict[str, Any] = {"params": rules.param_values(), "done_words": buffers.done}
+    known: dict[str, Any] = {
+        "params": rules.param_values(),
+        "done_words": buffers.done,
+        "bounds": np.array([lo for lo, _ in parts] + [buffers.lanes], np.int64),
+        "control": np.zeros(LINE * (len(parts) + 2), np.int64),
+    }
     known |= {f"state_{name}": array for name, array in buffers.state.items()}
     known |= {f"action_{k}": array for k, array in enumerate(buffers.action)}
     scratch = Arena(buffers.lanes)
     dtypes = {"f32": np.float32, "u32": np.uint32, "i64": np.int64}
-    for name, (dtype, _) in table_layout(rules).items():
+    layout = table_layout(rules)
+    for name, (dtype, _) in layout.items():
         if name not in known:
             array = getattr(buffers, name, None)
             known[name] = scratch.zeros(dtypes[dtype]) if array is None else array
-    return [known[name] for name in table_layout(rules)]
+    return {name: known[name] for name in layout}
 
 
 def load_kernels(rules: Rules) -> ModuleType:
@@ -114,7 +128,7 @@ def load_kernels(rules: Rules) -> ModuleType:
 def _fingerprint() -> str:
     """Stands for the code that generated kernels call; Numba's cache does not look there."""
     parts = [numba.__version__]
-    for module in (intrinsics, numba_philox):
+    for module in (intrinsics, numba_jobs, numba_lanes, numba_philox):
         parts.append(Path(str(module.__file__)).read_text())
     return hashlib.sha256("".join(parts).encode()).hexdigest()[:12]
 
@@ -165,7 +179,8 @@ def cache_statistics() -> dict[str, int]:
 
 
 def _dispatchers(module: ModuleType) -> list[Any]:
-    return [module.step_slice, module.reset_slice, module.observe_slice, module.take_actions]
+    names = ("step", "wait", "serve", "reset_slice", "observe_slice")
+    return [getattr(module, name) for name in names]
 
 
 def inspect_assembly(rules: Rules) -> dict[str, str]:

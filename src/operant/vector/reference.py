@@ -64,22 +64,10 @@ class ReferenceBackend:
         for k, value in enumerate(values):
             rows[lanes, k] = value
 
-    def take_actions(self, actions: np.ndarray) -> bool:
-        """Copy actions, ``[num_envs, ...]``, to ``buffers.action``; False if one is bad."""
-        layout = self._rules.action
-        rows = actions.reshape(self._buffers.num_envs, layout.size).T
-        if layout.dtype == INT:
-            low, high = np.array(layout.low)[:, None], np.array(layout.high)[:, None]
-            good = bool(((rows >= low) & (rows < high)).all())
-        else:
-            good = bool(np.isfinite(rows.astype(np.float32)).all())
-        if good:
-            for array, row in zip(self._buffers.action, rows, strict=True):
-                self._buffers.cut(array)[:] = row
-        return good
-
-    def step(self, now_us: int) -> int:
-        """One step of every environment with ``buffers.action``; how many finished."""
+    def step(self, actions: np.ndarray, now_us: int) -> int:
+        """One step of every environment; how many finished, or -1 if an action is bad."""
+        if not self._take(actions):
+            return -1
         b = self._buffers
         before = b.cut(b.done).copy()
         for report in (b.report_return, b.report_length, b.report_time_s):
@@ -108,6 +96,20 @@ class ReferenceBackend:
 
     def close(self) -> None:
         """Nothing to release."""
+
+    def _take(self, actions: np.ndarray) -> bool:
+        """Copy actions, ``[num_envs, ...]``, to ``buffers.action``; False if one is bad."""
+        layout = self._rules.action
+        rows = actions.reshape(self._buffers.num_envs, layout.size).T
+        if layout.dtype == INT:
+            low, high = np.array(layout.low)[:, None], np.array(layout.high)[:, None]
+            good = bool(((rows >= low) & (rows < high)).all())
+        else:
+            good = bool(np.isfinite(rows).all())
+        if good:
+            for array, row in zip(self._buffers.action, rows, strict=True):
+                self._buffers.cut(array)[:] = row
+        return good
 
     def _advance(self) -> tuple[Any, Any]:
         """Run the author's ``step`` on all environments; write the states."""
