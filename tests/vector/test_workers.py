@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -42,7 +43,7 @@ def test_split_covers_everything_once(blocks: int, workers: int) -> None:
     assert 1 <= len(parts) <= workers
     assert parts[0][0] == 0
     assert parts[-1][1] == lanes
-    for (_, end), (begin, _) in zip(parts, parts[1:], strict=False):
+    for (_, end), (begin, _) in pairwise(parts):
         assert end == begin
     sizes = [hi - lo for lo, hi in parts]
     assert all(size > 0 and size % 64 == 0 for size in sizes)

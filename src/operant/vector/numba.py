@@ -26,7 +26,7 @@ from operant.envs.rules import Rules
 from operant.lang import intrinsics
 from operant.vector import numba_jobs, numba_lanes, numba_philox
 from operant.vector.buffers import LANES, Arena, Buffers
-from operant.vector.numba_jobs import LINE, UNFINISHED
+from operant.vector.numba_jobs import LINE, STOP, UNFINISHED
 from operant.vector.numba_source import kernels_source, table_layout
 from operant.vector.workers import Workers, split
 
@@ -60,6 +60,9 @@ class NumbaBackend:
         self._workers = None
         if len(parts) > 1:
             control = arrays["control"]
+            control[STOP] = 1
+            kernels.serve(1, 0, table)  # compiles here, not while others step
+            control[STOP] = 0
             self._workers = Workers(len(parts), kernels.serve, control, table, arrays)
 
     def reset(self, mask: np.ndarray, now_us: int) -> None:

@@ -5,8 +5,8 @@ The source holds the rules as recorded (`operant.lang.numba_source`), twice wher
 backend begins from the same bits. Around them stand the kernels a batch needs:
 
 - ``step``: posts a step as a job and works on it, block by block. ``serve``: what other workers
-  run, see `operant.vector.numba_jobs`. The heart is ``step_block``: one loop over environments that LLVM
-  vectorises (rules, observation, time limit, statistics), then a scalar pass over the few that
+  run, see `operant.vector.numba_jobs`. The heart is ``step_block``: one loop over environments that
+  LLVM vectorises (rules, observation, time limit, statistics), then a scalar pass over the few that
   finished.
 - ``reset_slice``, ``observe_slice``: chosen environments.
 """
