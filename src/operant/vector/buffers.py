@@ -15,7 +15,7 @@ LANES = 64
 """Batches are padded to a multiple of this, so that compiled loops have no remainder: an
 environment's arithmetic is then the same wherever in a batch it stands."""
 
-_LINE_BYTES, _PAGE_BYTES = 64, 4096
+_LINE_BYTES, _PAGE_BYTES, _PIECE_BYTES = 64, 4096, 1 << 26
 
 
 @dataclass(frozen=True)
@@ -97,18 +97,23 @@ class Arena:
 
     Large arrays start at the beginning of a page, and a cache finds its lines by the address within
     a page: row i of twenty such arrays would compete for the twelve places of one cache set. Here
-    each array starts seven cache lines further into its page than the one before.
+    each array starts seven cache lines further into its page than the one before. They are cut from
+    large pieces of memory, for which NumPy asks the system for huge pages.
     """
 
     def __init__(self, lanes: int) -> None:
         self._lanes = lanes
         self._numbers = count()
+        self._free = np.zeros(0, np.uint8)
 
     def zeros(self, dtype: Any, shape: tuple[int, ...] = ()) -> np.ndarray:
         """A zeroed array ``[lanes, *shape]``, aligned to cache lines."""
         size = self._lanes * int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-        memory = np.zeros(size + _PAGE_BYTES, np.uint8)
+        if self._free.size < size + _PAGE_BYTES:
+            piece = min(self._lanes * 128, _PIECE_BYTES)
+            self._free = np.zeros(max(piece, size) + _PAGE_BYTES, np.uint8)
         wanted = next(self._numbers) * 7 * _LINE_BYTES
-        offset = (wanted - memory.ctypes.data) % _PAGE_BYTES
-        array: np.ndarray = memory[offset : offset + size].view(dtype)
+        offset = (wanted - self._free.ctypes.data) % _PAGE_BYTES
+        array: np.ndarray = self._free[offset : offset + size].view(dtype)
+        self._free = self._free[offset + size :]
         return array.reshape(self._lanes, *shape)

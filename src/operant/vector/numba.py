@@ -26,7 +26,7 @@ from operant.envs.rules import Rules
 from operant.lang import intrinsics
 from operant.vector import numba_jobs, numba_lanes, numba_philox
 from operant.vector.buffers import LANES, Arena, Buffers
-from operant.vector.numba_jobs import LINE, STOP, UNFINISHED
+from operant.vector.numba_jobs import LINE, STOP, UNFINISHED, block_size
 from operant.vector.numba_source import kernels_source, table_layout
 from operant.vector.workers import Workers, split
 
@@ -50,7 +50,8 @@ class NumbaBackend:
         kernels = load_kernels(rules)
         parts = split(buffers.lanes, workers, LANES)
         arrays = _arrays(rules, buffers, parts)
-        settings = [buffers.num_envs, buffers.lanes, _MODES[mode], max_steps, len(parts)]
+        block = block_size(buffers.lanes, len(parts))
+        settings = [buffers.num_envs, buffers.lanes, _MODES[mode], max_steps, len(parts), block]
         addresses = [array.ctypes.data for array in arrays.values()]
         self._table = table = np.array(settings + addresses, np.uint64)
         self._arrays = arrays  # kept alive as long as the kernels hold their addresses
@@ -61,7 +62,8 @@ class NumbaBackend:
         if len(parts) > 1:
             control = arrays["control"]
             control[STOP] = 1
-            kernels.serve(1, 0, table)  # compiles here, not while others step
+            kernels.serve(1, 0, table)  # compile now, not in the middle of a step
+            kernels.wait(table)
             control[STOP] = 0
             self._workers = Workers(len(parts), kernels.serve, control, table, arrays)
 

@@ -61,7 +61,7 @@ EXACT = {{"error_model": "numpy", "forceinline": True, "fastmath": False}}
 FAST = {{"error_model": "numpy", "forceinline": True, "fastmath": {{"contract", "arcp", "nsz"}}}}
 '''
 
-SETTINGS = ("num_envs", "lanes", "mode", "max_steps", "workers")
+SETTINGS = ("num_envs", "lanes", "mode", "max_steps", "workers", "block")
 """Whole numbers in the table. Mode: 0 NEXT_STEP, 1 SAME_STEP, 2 DISABLED."""
 _TYPES = {FLOAT: "f32", INT: "i32", BOOL: "bool_"}
 _KEYS = ("key_step", "key_episode", "key_high", "key_low", "key_index")
@@ -411,35 +411,42 @@ def _run_job(rules: Rules, take_buffers: str, step_buffers: str) -> tuple[str, s
     job = atomic_load(control, JOB)
     address, wide = control[ADDRESS], control[WIDE] != 0
     rescan, now_us = control[RESCAN] != 0, control[NOW]
-    limit, total = i32(max_steps), 0
-    for turn in range(workers):  # one's own part first, then what others have left
-        part = (worker + turn) % workers
-        line, blocks = FIRST + LINE * part, count_blocks(bounds, part)
-        total += blocks
-        block = claim(control, line + TO_CHECK, job, blocks)
-        while block >= 0:
-            lo = bounds[part] + BLOCK * block
-            hi = min(lo + BLOCK, bounds[part + 1], num_envs)
-            if take_actions(lo, hi, address, wide, {take_buffers}):
-                atomic_store(control, WRONG, job)
-            atomic_add(control, CHECKED, 1)
-            block = claim(control, line + TO_CHECK, job, blocks)
+    limit, total = i32(max_steps), count_all(bounds, workers, block)
+    for attempt in range(2):  # the second time without regard for whose a block is
+        for turn in range(workers):
+            part = (worker + turn) % workers
+            word = FIRST + LINE * part + TO_CHECK
+            blocks = open_to(worker, part, attempt, bounds, block)
+            mine = claim(control, word, job, blocks)
+            while mine >= 0:
+                lo = bounds[part] + block * mine
+                hi = min(lo + block, bounds[part + 1], num_envs)
+                if take_actions(lo, hi, address, wide, {take_buffers}):
+                    atomic_store(control, WRONG, job)
+                atomic_add(control, CHECKED, 1)
+                mine = claim(control, word, job, blocks)
+        if reached(control, CHECKED, total):
+            break
     while atomic_load(control, CHECKED) != total:  # nobody steps before all actions are good
         if atomic_load(control, JOB) != job:
             return
     if atomic_load(control, WRONG) == job:
         return
-    for turn in range(workers):
-        part = (worker + turn) % workers
-        line, blocks = FIRST + LINE * part, count_blocks(bounds, part)
-        block = claim(control, line + TO_STEP, job, blocks)
-        while block >= 0:
-            lo = bounds[part] + BLOCK * block
-            hi = min(lo + BLOCK, bounds[part + 1])
-            count = step_block(lo, hi, rescan, num_envs, mode, limit, now_us, {step_buffers})
-            atomic_add(control, EPISODES, count)
-            atomic_add(control, STEPPED, 1)
-            block = claim(control, line + TO_STEP, job, blocks)
+    for attempt in range(2):
+        for turn in range(workers):
+            part = (worker + turn) % workers
+            word = FIRST + LINE * part + TO_STEP
+            blocks = open_to(worker, part, attempt, bounds, block)
+            mine = claim(control, word, job, blocks)
+            while mine >= 0:
+                lo = bounds[part] + block * mine
+                hi = min(lo + block, bounds[part + 1])
+                count = step_block(lo, hi, rescan, num_envs, mode, limit, now_us, {step_buffers})
+                atomic_add(control, EPISODES, count)
+                atomic_add(control, STEPPED, 1)
+                mine = claim(control, word, job, blocks)
+        if reached(control, STEPPED, total):
+            break
 """
     buffers = _used(rules, body)
     return (
@@ -474,7 +481,7 @@ def _kernels(rules: Rules, observe_buffers: str, reset_buffers: str, run_buffers
     worker = 0
     post(control, workers, i64(actions.ctypes.data), i64(wide), i64(rescan), now_us)
     {run}
-    return gather(control, bounds, workers)
+    return gather(control, bounds, workers, block)
 """
     serve = f"""    prefer_wide_vectors()
     asleep = FIRST + LINE * worker + ASLEEP
@@ -503,7 +510,7 @@ def _kernels(rules: Rules, observe_buffers: str, reset_buffers: str, run_buffers
             "Step everyone with actions: bytes of int32, int64 (wide) or float32.",
             step,
         ),
-        ("wait(table)", "Wait a while.", "    return gather(control, bounds, workers)\n"),
+        ("wait(table)", "Wait a while.", "    return gather(control, bounds, workers, block)\n"),
         (
             "serve(worker, job, table)",
             "Work on jobs after `job` while they keep coming; the last one, or -1 to stop.",
