@@ -82,24 +82,26 @@ def env(
 
 
 def _print_table(found: list[dict[str, Any]]) -> None:
-    table = Table(box=None, pad_edge=False)
-    for name in ("system", "env", "backend"):
-        table.add_column(name, no_wrap=True)
+    table = Table(box=None, pad_edge=False, padding=(0, 1))
+    table.add_column("system", no_wrap=True)
+    table.add_column("env", no_wrap=True)
     peers = sorted({peer for row in found for peer in row["ratio_to"]})
-    for name in ("envs", "workers", "steps/s", "spread", *(f"x {peer}" for peer in peers)):
-        table.add_column(name, justify="right")
+    ratios = [f"x {peer.replace('gymnasium', 'gym').replace(' cartpole', 'CP')}" for peer in peers]
+    for name in ("envs", "workers", "steps/s", "+-", *ratios):
+        table.add_column(name, justify="right", no_wrap=True)
     for row in found:
         spread = (row["sps_max"] - row["sps_min"]) / row["sps"] / 2
-        ratios = [row["ratio_to"].get(peer) for peer in peers]
+        shares = [row["ratio_to"].get(peer) for peer in peers]
         table.add_row(
-            row["system"],
+            f"{row['system']} {row['backend']}",
             row["env"],
-            row["backend"],
             str(row["num_envs"]),
             str(row["workers"]),
             short(row["sps"]),
-            f"±{spread:.0%}",
-            *("" if ratio is None else f"{ratio:.1f}" for ratio in ratios),
+            f"{spread:.0%}",
+            *("" if share is None else f"{share:.1f}" for share in shares),
             style="bold" if row["system"] == "operant" else "",
         )
     output.print(table)
+    if "x gymCP" in ratios:
+        output.print("x gymCP: against Gymnasium's NumPy CartPole of the same size", style="dim")

@@ -14,7 +14,8 @@ from typing import Any, TypeGuard
 import numpy as np
 from gymnasium import spaces
 
-from operant.lang.trace import BOOL, FLOAT, INT, LanguageError, Program, as_symbol, cast
+from operant.lang.advice import LanguageError
+from operant.lang.trace import BOOL, FLOAT, INT, Program, as_symbol, cast
 
 _DTYPES = {float: FLOAT, int: INT, bool: BOOL}
 NUMPY_DTYPES: dict[str, Any] = {FLOAT: np.float32, INT: np.int32, BOOL: np.bool_}

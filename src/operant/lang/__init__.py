@@ -5,13 +5,13 @@ An environment's functions are ordinary Python over numbers. Called with NumPy a
 program is printed as source for a compiler (the other backends).
 
 - `words`: the functions an author imports (``where``, ``sin``, ``clip``, ...).
-- `trace`: symbols, the recorded program, and the errors for what a program cannot hold.
+- `trace`: symbols and the recorded program; `advice`: the errors for what it cannot hold.
 - `floats`: ``sin``, ``exp``, ``log``, ... in float32, written in the language itself.
 - `batch`: NumPy arrays that stay in float32.
 - `numba_source`: a recorded program as source for Numba; `intrinsics`: instructions it needs.
 """
 
-from operant.lang.trace import LanguageError
+from operant.lang.advice import LanguageError
 from operant.lang.words import (
     abs,
     atan,

@@ -7,28 +7,17 @@ A `Symbol` stands for one number of one environment. Arithmetic on symbols adds 
 
 from __future__ import annotations
 
-import ast
-import linecache
 import operator
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import FrameType
 from typing import Any, NoReturn
 
 import numpy as np
 
+from operant.lang.advice import call_advice, fail, truth_advice, word_for
+
 FLOAT, INT, BOOL = "float", "int", "bool"
 NODE_LIMIT = 20_000  # an unrolled loop beyond this would compile for minutes
-_HERE = str(Path(__file__).parent)
-
-
-class LanguageError(TypeError):
-    """An environment's function does something no compiled backend can run.
-
-    The message starts with ``file:line`` of the author's own code.
-    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,26 +80,6 @@ class Program:
         # repr, as in `add`: a NaN is not equal to itself
         nodes = tuple((n.op, n.args, n.dtype, repr(n.value)) for n in self.nodes)
         return (nodes, tuple(self.outputs))
-
-
-def fail(message: str) -> NoReturn:
-    """Raise `LanguageError` located at the author's line."""
-    frame = author_frame()
-    if frame is None:
-        raise LanguageError(message)
-    raise LanguageError(f"{frame.f_code.co_filename}:{frame.f_lineno}: {message}")
-
-
-def author_frame() -> FrameType | None:
-    """The innermost frame outside this package and NumPy: the line the author wrote."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        name = frame.f_code.co_filename
-        module = frame.f_globals.get("__name__", "")
-        if not name.startswith(_HERE) and not module.startswith("numpy"):
-            return frame
-        frame = frame.f_back
-    return None
 
 
 def as_symbol(program: Program, value: object) -> Symbol:
@@ -355,13 +324,13 @@ class Symbol:
 
     # What cannot be recorded ----------------------------------------------------------------
     def __bool__(self) -> bool:
-        fail(_truth_advice())
+        fail(truth_advice())
 
     def __float__(self) -> float:
-        fail(_call_advice("float()", "to_float(x)"))
+        fail(call_advice("float()", "to_float(x)"))
 
     def __int__(self) -> int:
-        fail(_call_advice("int()", "to_int(x)"))
+        fail(call_advice("int()", "to_int(x)"))
 
     def __index__(self) -> int:
         fail(
@@ -400,10 +369,10 @@ class Symbol:
             if any(isinstance(value, np.ndarray) for value in values):
                 fail("a NumPy array meets a number; write the components out one by one")
             return _OPERATORS[ufunc.__name__](*values)
-        fail(f"np.{ufunc.__name__} cannot be compiled; {_word_for(ufunc.__name__)}")
+        fail(f"np.{ufunc.__name__} cannot be compiled; {word_for(ufunc.__name__)}")
 
     def __array_function__(self, function: Any, *args: object, **kwargs: object) -> NoReturn:
-        fail(f"np.{function.__name__} cannot be compiled; {_word_for(function.__name__)}")
+        fail(f"np.{function.__name__} cannot be compiled; {word_for(function.__name__)}")
 
 
 _OPERATORS: dict[str, Callable[..., Any]] = {
@@ -423,99 +392,3 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "bitwise_or": operator.or_,
     "bitwise_xor": operator.xor,
 }
-_RENAMED = {
-    "absolute": "abs",
-    "fabs": "abs",
-    "arctan": "atan",
-    "arctan2": "atan2",
-    "fmin": "minimum",
-    "fmax": "maximum",
-    "min": "minimum",
-    "max": "maximum",
-    "float32": "to_float",
-    "int32": "to_int",
-}
-
-
-def _word_for(name: str) -> str:
-    from operant import lang
-
-    word = _RENAMED.get(name, name)
-    if word in lang.__all__:
-        return f"write operant.lang.{word}"
-    return "use the words of operant.lang"
-
-
-def _author_expression(wanted: Callable[[ast.AST], bool]) -> ast.AST | None:
-    """The innermost wanted syntax node around the author's current instruction."""
-    frame = author_frame()
-    if frame is None:
-        return None
-    positions = list(frame.f_code.co_positions())
-    line, _, column, _ = positions[min(frame.f_lasti // 2, len(positions) - 1)]
-    source = "".join(linecache.getlines(frame.f_code.co_filename))
-    try:
-        tree = ast.parse(source)
-    except SyntaxError:
-        return None
-    best: ast.AST | None = None
-    best_size = sys.maxsize
-    here = (line or frame.f_lineno, column or 0)
-    for node in ast.walk(tree):
-        if wanted(node) and hasattr(node, "end_lineno"):
-            start = (node.lineno, node.col_offset)  # type: ignore[attr-defined]
-            end = (node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
-            size = (end[0] - start[0]) * 1000 + end[1] - start[1]
-            if start <= here < end and size < best_size:
-                best, best_size = node, size
-    return best
-
-
-def _asks_for_truth(node: ast.AST) -> bool:
-    match node:
-        case ast.If() | ast.While() | ast.IfExp() | ast.BoolOp() | ast.Assert():
-            return True
-        case ast.UnaryOp(op=ast.Not()) | ast.Compare(ops=[_, _, *_]):
-            return True
-        case ast.Compare(ops=[ast.In() | ast.NotIn()]):
-            return True
-        case ast.Call(func=ast.Name(id="min" | "max" | "bool")):
-            return True
-    return False
-
-
-def _truth_advice() -> str:
-    node = _author_expression(_asks_for_truth)
-    differs = "on a value that differs per environment"
-    match node:
-        case ast.BoolOp(op=ast.And()):
-            return f"`and` {differs}; write (a) & (b)"
-        case ast.BoolOp(op=ast.Or()):
-            return f"`or` {differs}; write (a) | (b)"
-        case ast.UnaryOp(op=ast.Not()):
-            return f"`not` {differs}; write logical_not(a)"
-        case ast.Compare(ops=[_, _, *_]):
-            return f"a chained comparison {differs}; write (a < b) & (b < c)"
-        case ast.Compare(ops=[ast.In() | ast.NotIn()]):
-            return f"`in` {differs}; write (x == a) | (x == b)"
-        case ast.Call(func=ast.Name(id="min" | "max" as name)):
-            return f"{name}() {differs}; write {name}imum(a, b)"
-        case ast.Call(func=ast.Name(id="bool")):
-            return f"bool() {differs}; a comparison already is a truth value"
-        case ast.While():
-            return f"`while` {differs}; loop over a constant range() and select with where()"
-        case ast.Assert():
-            return f"`assert` {differs}; remove it (`operant check` looks for NaN and bounds)"
-        case ast.IfExp():
-            return f"`a if condition else b` {differs}; write where(condition, a, b)"
-    return f"`if` {differs}; write where(condition, a, b)"
-
-
-def _call_advice(what: str, instead: str) -> str:
-    node = _author_expression(lambda node: isinstance(node, ast.Call))
-    match node:
-        case ast.Call(func=ast.Attribute(attr=name) as function):
-            return f"{ast.unparse(function)}() cannot be compiled; {_word_for(name)}"
-        case ast.Call(func=ast.Name(id=name)) if name not in ("float", "int"):  # from math import
-            return f"{name}() cannot be compiled; {_word_for(name)}"
-    return f"{what} of a value that differs per environment; write {instead}"

@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from operant.lang.advice import fail
 from operant.lang.batch import batch
-from operant.lang.trace import BOOL, FLOAT, INT, Symbol, as_symbol, cast, common, fail
+from operant.lang.trace import BOOL, FLOAT, INT, Symbol, as_symbol, cast, common
 from operant.lang.trace import record as _record
 from operant.lang.trace import record_float as _record_float
 

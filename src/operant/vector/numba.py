@@ -27,7 +27,8 @@ from operant.lang import intrinsics
 from operant.vector import numba_jobs, numba_lanes, numba_philox
 from operant.vector.buffers import LANES, Arena, Buffers
 from operant.vector.numba_jobs import LINE, STOP, UNFINISHED, block_size
-from operant.vector.numba_source import kernels_source, table_layout
+from operant.vector.numba_source import kernels_source
+from operant.vector.numba_table import table_layout
 from operant.vector.workers import Workers, split
 
 _MODES = {AutoresetMode.NEXT_STEP: 0, AutoresetMode.SAME_STEP: 1, AutoresetMode.DISABLED: 2}
