@@ -31,10 +31,11 @@ def test_the_example_runs_and_registers(backend: str) -> None:
     env.reset(seed=0)
     landed = 0
     for _ in range(400):
-        speed = env.get_state()["state.speed"]
-        _, reward, terminated, _, _ = env.step((speed < -0.8).astype(int))
+        state = env.get_state()
+        too_fast = state["state.speed"] < -0.6 - 0.12 * state["state.height"]
+        _, reward, terminated, _, _ = env.step(too_fast.astype(int))
         landed += int(((reward == 10.0) & terminated).sum())
-    assert landed >= 200  # brake below -0.8 and you touch down softly
+    assert landed >= 200  # slower near the ground: a soft landing
 
 
 def test_links_in_the_documentation_exist() -> None:
