@@ -74,6 +74,14 @@ def test_second_start_compiles_nothing(tmp_path: Path) -> None:
     assert warm == {"loaded": cold["compiled"], "compiled": 0}
 
 
+def test_cache_statistics_counts_kernels_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    operant.make("CartPole-v1").reset(seed=0)
+    before = numba_backend.cache_statistics()
+    assert before["loaded"] + before["compiled"] >= 1
+    monkeypatch.setitem(sys.modules, "odd", object())  # some packages do such things
+    assert numba_backend.cache_statistics() == before
+
+
 def test_import_is_light() -> None:
     heavy = ("numba", "llvmlite", "torch", "triton", "rich", "typer", "psutil")
     code = f"import sys, operant; print([m for m in {heavy!r} if m in sys.modules])"

@@ -176,8 +176,8 @@ def _write_once(filename: str, source: str) -> Path:
 def cache_statistics() -> dict[str, int]:
     """How many kernels this process loaded from disk and how many it compiled."""
     hits = misses = 0
-    for module in list(sys.modules.values()):
-        if module.__name__.startswith("operant_kernels_"):
+    for name, module in list(sys.modules.items()):
+        if name.startswith("operant_kernels_"):
             for kernel in _dispatchers(module):
                 hits += sum(kernel.stats.cache_hits.values())
                 misses += sum(kernel.stats.cache_misses.values())

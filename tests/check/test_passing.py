@@ -1,0 +1,49 @@
+"""`check_env` passes what works."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+
+from operant.check import Finding, check_env, throughput
+from operant.envs import env_ids, get_env
+
+
+@pytest.mark.parametrize("env_id", env_ids())
+def test_built_in_environments_pass(
+    env_id: str, failures: Callable[[type], dict[str, str]]
+) -> None:
+    assert failures(get_env(env_id)) == {}
+
+
+@pytest.mark.parametrize(("module", "name"), [("lander", "Lander"), ("broken", "Good")])
+def test_user_environments_pass(module: str, name: str, request: pytest.FixtureRequest) -> None:
+    findings = list(check_env(getattr(request.getfixturevalue(module), name)))
+    assert all(finding.passed for finding in findings)
+    assert {finding.name for finding in findings} >= {
+        *("actions", "spaces", "finite", "bounds", "resets"),
+        *("parity", "determinism", "autoreset", "episodes"),
+    }
+
+
+def test_an_environment_that_never_ends_gets_a_note(broken: ModuleType) -> None:
+    class Endless(broken.Good):
+        max_episode_steps = None
+
+        def step(state, action):
+            x = state.x * 0.9 + 0.01 * action
+            return broken.State(x), x, False
+
+    findings = {finding.name: finding for finding in check_env(Endless)}
+    assert findings["episodes"] == Finding(
+        "episodes",
+        True,
+        "no episode ended in 1010 steps; set max_episode_steps to limit them",
+        note=True,
+    )
+
+
+def test_throughput_is_a_rate(broken: ModuleType) -> None:
+    assert throughput(broken.Good, "reference", num_envs=16, seconds=0.01) > 0
