@@ -82,26 +82,25 @@ def env(
 
 
 def _print_table(found: list[dict[str, Any]]) -> None:
-    table = Table(box=None, pad_edge=False, padding=(0, 1))
-    table.add_column("system", no_wrap=True)
-    table.add_column("env", no_wrap=True)
     peers = sorted({peer for row in found for peer in row["ratio_to"]})
     ratios = [f"x {peer.replace('gymnasium', 'gym').replace(' cartpole', 'CP')}" for peer in peers]
-    for name in ("envs", "workers", "steps/s", "+-", *ratios):
-        table.add_column(name, justify="right", no_wrap=True)
+    heads = ["system", "env", "envs", "workers", "steps/s", "+-", *ratios]
+    rows = []
     for row in found:
         spread = (row["sps_max"] - row["sps_min"]) / row["sps"] / 2
         shares = [row["ratio_to"].get(peer) for peer in peers]
-        table.add_row(
-            f"{row['system']} {row['backend']}",
-            row["env"],
-            str(row["num_envs"]),
-            str(row["workers"]),
-            short(row["sps"]),
-            f"{spread:.0%}",
-            *("" if share is None else f"{share:.1f}" for share in shares),
-            style="bold" if row["system"] == "operant" else "",
-        )
+        cells = [f"{row['system']} {row['backend']}", row["env"], str(row["num_envs"])]
+        cells += [str(row["workers"]), short(row["sps"]), f"{spread:.0%}"]
+        rows.append(cells + ["" if share is None else f"{share:.1f}" for share in shares])
+    table = Table(box=None, pad_edge=False, padding=(0, 1))
+    for k, head in enumerate(heads):
+        width = max(len(cells[k]) for cells in [heads, *rows])
+        if k < 2:
+            table.add_column(head, no_wrap=True)
+        else:  # on a narrow screen names are cut, never figures
+            table.add_column(head, justify="right", no_wrap=True, min_width=width)
+    for cells in rows:
+        table.add_row(*cells, style="bold" if cells[0].startswith("operant") else "")
     output.print(table)
     if "x gymCP" in ratios:
         output.print("x gymCP: against Gymnasium's NumPy CartPole of the same size", style="dim")
