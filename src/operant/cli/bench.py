@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from typer import Option
@@ -94,13 +95,11 @@ def _print_table(found: list[dict[str, Any]]) -> None:
         rows.append(cells + ["" if share is None else f"{share:.1f}" for share in shares])
     table = Table(box=None, pad_edge=False, padding=(0, 1))
     for k, head in enumerate(heads):
-        width = max(len(cells[k]) for cells in [heads, *rows])
-        if k < 2:
-            table.add_column(head, no_wrap=True)
-        else:  # on a narrow screen names are cut, never figures
-            table.add_column(head, justify="right", no_wrap=True, min_width=width)
+        table.add_column(head, justify="left" if k < 2 else "right", no_wrap=True)
     for cells in rows:
         table.add_row(*cells, style="bold" if cells[0].startswith("operant") else "")
-    output.print(table)
+    needed = sum(max(len(cells[k]) for cells in [heads, *rows]) + 2 for k in range(len(heads)))
+    screen = output if needed <= output.width else Console(width=needed)  # never cut a figure
+    screen.print(table)
     if "x gymCP" in ratios:
         output.print("x gymCP: against Gymnasium's NumPy CartPole of the same size", style="dim")
