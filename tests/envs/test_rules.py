@@ -346,7 +346,9 @@ def test_a_value_kept_from_another_call_is_refused() -> None:
 
 
 def test_a_constant_nan_is_no_impurity() -> None:
-    define(step=lambda state, action: (state, where(state.x > 0.0, math.nan, 1.0), False))
+    env = define(step=lambda state, action: (state, where(state.x > 0.0, math.nan, 1.0), False))
+    constants = [node.value for node in Rules.of(env).step.nodes if node.op == "constant"]
+    assert any(value != value for value in constants)
 
 
 # Python errors ----------------------------------------------------------------------------------

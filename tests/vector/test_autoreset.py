@@ -406,6 +406,7 @@ def test_disabled_goes_on_after_a_full_reset(backend: str) -> None:
     run_until_finished(env)
     env.reset()
     env.step(np.zeros(70, np.int64))
+    assert (env.get_state()["steps"] == 1).all()
 
 
 # A part of the batch ----------------------------------------------------------------------------
