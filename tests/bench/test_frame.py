@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from operant.bench import env as bench_env
+from operant import machine
 from operant.bench import frame as bench_frame
 
 
@@ -24,16 +25,16 @@ def test_frame_has_machine_commit_date_and_results() -> None:
 
 def test_commit_is_the_checkouts_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = {"ls-files": "frame.py", "rev-parse": "abc", "status": " M file"}
-    monkeypatch.setattr(bench_frame, "_git", lambda folder, verb, *rest: answers[verb])
-    assert bench_frame.commit() == "abc-dirty"
+    monkeypatch.setattr(machine, "_git", lambda folder, verb, *rest: answers[verb])
+    assert machine.commit() == "abc-dirty"
     answers["status"] = ""
-    assert bench_frame.commit() == "abc"
+    assert machine.commit() == "abc"
 
     def fail(*arguments: object) -> str:
         raise subprocess.CalledProcessError(128, "git")
 
-    monkeypatch.setattr(bench_frame, "_git", fail)
-    assert bench_frame.commit() is None
+    monkeypatch.setattr(machine, "_git", fail)
+    assert machine.commit() is None
 
 
 def test_write_json_makes_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

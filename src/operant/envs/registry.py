@@ -73,6 +73,17 @@ def get_env(env_id: str) -> type[Env]:
     raise ValueError(f"unknown environment {env_id!r}; did you mean {' or '.join(names)}?")
 
 
+def id_of(env: type[Env]) -> str | None:
+    """The id of an environment class; None if it has none."""
+    for env_id in env_ids():
+        module, cls = _BUILT_IN.get(env_id, ("", ""))
+        if _REGISTERED.get(env_id) is env or (
+            env.__module__ == f"operant.envs.{module}" and env.__qualname__ == cls
+        ):
+            return env_id
+    return None
+
+
 def register_built_in() -> None:
     """Tell Gymnasium the built-in environments. Loads none of them."""
     limits: dict[str, tuple[int, float | None]] = {

@@ -1,0 +1,161 @@
+"""`RolloutBuffer`: what a policy and a batch of environments did, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from operant.buffers.advantages import gae
+
+
+class RolloutBuffer:
+    """Memory for ``num_steps`` steps of ``num_envs`` environments, time-major, allocated once.
+
+    Every tensor is in main memory, and every attribute ``x`` has a NumPy view of the same memory in
+    ``arrays["x"]``, so that what an environment hands out is stored with one copy and no
+    conversion:
+
+    - ``obs`` ``[T + 1, N, *obs_shape]``: ``obs[t]`` is what ``action[t]`` answers; ``obs[T]`` comes
+      after the last step.
+    - ``action`` ``[T, N, *action_shape]``; ``log_prob``, ``value``, ``reward`` float32 ``[T, N]``.
+    - ``terminated``, ``truncated`` bool ``[T, N]``.
+    - ``final_value`` float32 ``[T, N]``: value of the final observation where ``truncated``.
+    - ``last_value`` float32 ``[N]``: value of ``obs[T]``.
+    - ``advantage``, ``target`` float32 ``[T, N]``, written by `compute_advantages`.
+
+    The buffer owns its memory; views of it change with the next rollout.
+
+    Args:
+        num_steps, num_envs: T and N.
+        obs_shape, action_shape: of one environment.
+        obs_dtype, action_dtype: of the tensors.
+    """
+
+    obs: Tensor
+    action: Tensor
+    log_prob: Tensor
+    value: Tensor
+    reward: Tensor
+    terminated: Tensor
+    truncated: Tensor
+    final_value: Tensor
+    last_value: Tensor
+    advantage: Tensor
+    target: Tensor
+
+    def __init__(
+        self,
+        num_steps: int,
+        num_envs: int,
+        obs_shape: tuple[int, ...],
+        action_shape: tuple[int, ...] = (),
+        *,
+        obs_dtype: torch.dtype = torch.float32,
+        action_dtype: torch.dtype = torch.int64,
+    ) -> None:
+        if num_steps < 1 or num_envs < 1:
+            raise ValueError(
+                f"num_steps and num_envs must be at least 1, got {num_steps} and {num_envs}"
+            )
+        self.num_steps, self.num_envs = num_steps, num_envs
+        shape = (num_steps, num_envs)
+        self.arrays: dict[str, np.ndarray] = {}
+        self._new("obs", (num_steps + 1, num_envs, *obs_shape), obs_dtype)
+        self._new("action", (*shape, *action_shape), action_dtype)
+        for name in ("log_prob", "value", "reward", "final_value", "advantage", "target"):
+            self._new(name, shape, torch.float32)
+        for name in ("terminated", "truncated"):
+            self._new(name, shape, torch.bool)
+        self._new("last_value", (num_envs,), torch.float32)
+        self._final_obs = np.empty((num_envs, *obs_shape), self.arrays["obs"].dtype)
+        self._final_place = np.empty(num_envs, np.int64)
+        self._finals = 0
+
+    def _new(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+        tensor = torch.zeros(shape, dtype=dtype)
+        setattr(self, name, tensor)
+        self.arrays[name] = tensor.numpy()
+
+    def __len__(self) -> int:
+        return self.num_steps * self.num_envs
+
+    def start(self, obs: np.ndarray) -> None:
+        """Begin a rollout at these observations, ``[N, *obs_shape]``."""
+        self.arrays["obs"][0] = obs
+        self._finals = 0
+
+    def store_step(
+        self,
+        t: int,
+        obs: np.ndarray,
+        reward: np.ndarray,
+        terminated: np.ndarray,
+        truncated: np.ndarray,
+    ) -> None:
+        """Keep what the environments answered to ``action[t]``: one copy each."""
+        arrays = self.arrays
+        arrays["obs"][t + 1] = obs
+        arrays["reward"][t] = reward
+        arrays["terminated"][t] = terminated
+        arrays["truncated"][t] = truncated
+
+    def store_final_obs(self, t: int, env_index: np.ndarray, final_obs: np.ndarray) -> None:
+        """Keep the final observations of episodes truncated at step `t`, for `fill_final_values`.
+
+        Args:
+            t: the step.
+            env_index: int ``[K]``: which environments.
+            final_obs: ``[K, *obs_shape]``.
+        """
+        end = self._finals + len(env_index)
+        if end > len(self._final_place):
+            room = max(end, 2 * len(self._final_place))
+            self._final_obs = _enlarged(self._final_obs, room)
+            self._final_place = _enlarged(self._final_place, room)
+        self._final_obs[self._finals : end] = final_obs
+        self._final_place[self._finals : end] = t * self.num_envs + env_index
+        self._finals = end
+
+    @property
+    def final_obs(self) -> np.ndarray:
+        """The final observations of truncated episodes so far, ``[K, *obs_shape]``; a view."""
+        return self._final_obs[: self._finals]
+
+    @property
+    def final_place(self) -> np.ndarray:
+        """Where they belong: int64 ``[K]``, ``t * N + env``; a view."""
+        return self._final_place[: self._finals]
+
+    def fill_final_values(self, value: Callable[[Tensor], Tensor]) -> None:
+        """Compute ``final_value`` of all truncated episodes in one call of `value`."""
+        if self._finals:
+            found = value(torch.from_numpy(self.final_obs))
+            self.arrays["final_value"].reshape(-1)[self.final_place] = found.cpu().numpy()
+
+    def compute_advantages(self, gamma: float, gae_lambda: float) -> None:
+        """Write ``advantage`` and ``target``; see `operant.buffers.advantages`."""
+        a = self.arrays
+        gae(
+            a["reward"],
+            a["value"],
+            a["terminated"],
+            a["truncated"],
+            a["final_value"],
+            a["last_value"],
+            gamma,
+            gae_lambda,
+            out=(a["advantage"], a["target"]),
+        )
+
+    def flat(self, *names: str) -> list[Tensor]:
+        """Views ``[T * N, ...]`` of the named tensors; sample ``t * N + i`` is step t of env i."""
+        return [getattr(self, name)[: self.num_steps].flatten(0, 1) for name in names]
+
+
+def _enlarged(array: np.ndarray, rows: int) -> np.ndarray:
+    larger = np.empty((rows, *array.shape[1:]), array.dtype)
+    larger[: len(array)] = array
+    return larger

@@ -1,0 +1,84 @@
+"""Which machine, which versions, which commit: what a figure must be read with."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+_PACKAGES = (
+    "operant",
+    "numpy",
+    "numba",
+    "gymnasium",
+    "torch",
+    "triton",
+    "envpool",
+    "stable-baselines3",
+    "jax",
+    "rejax",
+)
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on."""
+    import psutil
+
+    versions = {}
+    for name in _PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return {
+        "cpu": _cpu_name(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),  # type: ignore[no-untyped-call]
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "versions": versions,
+    }
+
+
+def _cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def commit() -> str | None:
+    """The commit of the checkout this package runs from, ``-dirty`` if changed; else None."""
+    folder = Path(__file__).parent
+    try:
+        if not _git(folder, "ls-files", "--error-unmatch", Path(__file__).name):
+            return None
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return git_commit(folder)
+
+
+def git_commit(folder: Path) -> str | None:
+    """The commit that the repository around `folder` is at, ``-dirty`` if changed; else None."""
+    try:
+        head = _git(folder, "rev-parse", "HEAD")
+        return head + ("-dirty" if _git(folder, "status", "--porcelain") else "") or None
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(folder), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=10,
+        check=True,
+    )
+    return done.stdout.strip()

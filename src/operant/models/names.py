@@ -1,0 +1,3 @@
+"""Names that configurations may use, importable without a framework."""
+
+ACTIVATION_NAMES = ("tanh", "relu", "silu")

@@ -1,0 +1,57 @@
+"""`Agent`: a trained policy, ready to act."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import nn
+
+from operant.models.distributions import Distribution
+
+
+@dataclass(frozen=True)
+class Agent:
+    """A policy with the spaces it acts between."""
+
+    policy: nn.Module
+    distribution: Distribution
+    observation_space: spaces.Space[Any]
+    action_space: spaces.Space[Any]
+    device: torch.device
+
+    @torch.inference_mode()
+    def act(self, obs: Any, noise: np.ndarray | None = None) -> np.ndarray:
+        """Actions for observations, as the environment takes them; a new array.
+
+        Args:
+            obs: one observation, or a batch ``[B, *obs_shape]``.
+            noise: float32 ``[B, noise_size]`` in [0, 1) to sample with; None: the most probable
+                action (the mean, for Box).
+
+        Raises:
+            ValueError: a wrong shape.
+        """
+        shape = self.observation_space.shape
+        assert shape is not None
+        batch = np.asarray(obs, self.observation_space.dtype)
+        single = batch.shape == shape
+        if single:
+            batch = batch[None]
+        if batch.shape[1:] != shape or batch.ndim != len(shape) + 1:
+            raise ValueError(
+                f"observations must have shape {shape}, or [B, ...] of it, got {batch.shape}"
+            )
+        self.policy.eval()
+        head, _ = self.policy(torch.from_numpy(np.ascontiguousarray(batch)).to(self.device))
+        if noise is None:
+            action = self.distribution.mode(head)
+        else:
+            numbers = torch.from_numpy(noise).to(self.device)
+            action, _ = self.distribution.sample(head, numbers)
+        actions = self.distribution.to_env(action).cpu().numpy()
+        result: np.ndarray = actions[0] if single else actions
+        return result

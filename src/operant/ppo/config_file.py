@@ -1,0 +1,134 @@
+"""Configurations as TOML: the shipped ones, a user's file, and ``--set`` on the command line."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from operant.ppo.config import Config, dotted_name, flattened, option_names
+
+_LARGEST_BYTES = 1 << 20
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Values of a TOML file, by dotted name.
+
+    Raises:
+        ValueError: the file is missing or unreadable, not TOML, or has an unknown section; the
+            message begins with its name.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST_BYTES + 1)
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror}") from None
+    if len(data) > _LARGEST_BYTES:
+        raise ValueError(f"{path} is too large for a configuration: more than 1 MiB")
+    return parsed_config(data, str(path))
+
+
+def parsed_config(data: bytes, name: str) -> dict[str, Any]:
+    """Values of a TOML text, by dotted name; see `read_config`."""
+    try:
+        values = flattened(tomllib.loads(data.decode()))
+        for key in values:
+            if dotted_name(key) != key:
+                raise ValueError(f"there is no option {key!r}; did you mean {dotted_name(key)}?")
+        Config().replaced(values)
+    except UnicodeDecodeError:
+        raise ValueError(f"{name} is not a TOML file: it is not UTF-8 text") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{name} is not a TOML file: {error}") from None
+    except RecursionError:
+        raise ValueError(f"{name} is nested too deeply for a configuration") from None
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    return values
+
+
+def shipped_config(env_id: str) -> dict[str, Any]:
+    """The tuned values for an environment, by dotted name; empty where there are none."""
+    name = env_id.removeprefix("operant:").removeprefix("operant/")
+    file = resources.files("operant.ppo").joinpath("configs", f"{name}.toml")
+    if "/" in name or "\\" in name or not file.is_file():
+        return {}
+    return parsed_config(file.read_bytes(), f"the shipped configuration of {name}")
+
+
+def resolved(env_id: str, *layers: Mapping[str, Any]) -> Config:
+    """Defaults, then the shipped values of the environment, then each layer in turn.
+
+    Raises:
+        ValueError: an unknown name or a bad value.
+    """
+    values: dict[str, Any] = {**shipped_config(env_id), "env.id": env_id}
+    for layer in layers:
+        params = {**values.get("env.params", {}), **layer.get("env.params", {})}
+        values.update(layer)
+        if params:
+            values["env.params"] = params
+    return Config().replaced(values)
+
+
+def parsed_settings(settings: Iterable[str]) -> dict[str, Any]:
+    """``["ppo.clip=0.1", ...]`` as values by dotted name; values are written as in TOML, and a bare
+    word is a string.
+
+    Raises:
+        ValueError: not ``name=value``, or an unknown name.
+    """
+    values: dict[str, Any] = {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals:
+            raise ValueError(f"--set takes name=value, such as ppo.clip=0.1, got {setting!r}")
+        name = dotted_name(name.strip())
+        value = _parsed_value(text.strip())
+        if name.startswith("env.params."):
+            values.setdefault("env.params", {})[name.removeprefix("env.params.")] = value
+        else:
+            values[name] = value
+    return values
+
+
+def _parsed_value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return text
+
+
+def to_toml(config: Config, comments: bool = True) -> str:
+    """The configuration as TOML; reading it gives an equal one."""
+    help_texts = option_names()
+    lines: list[str] = []
+    for section, table in config.to_dict().items():
+        lines += ["", f"[{section}]"] if lines else [f"[{section}]"]
+        for key, value in table.items():
+            line = f"{key} = {_toml(value)}"
+            lines.append(f"{line:<34} # {help_texts[f'{section}.{key}']}" if comments else line)
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _toml_string(value)
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    if isinstance(value, dict):
+        inside = ", ".join(f"{_toml_string(key)} = {_toml(item)}" for key, item in value.items())
+        return "{ " + inside + " }" if inside else "{}"
+    if isinstance(value, int):
+        return f"{value:_}" if value >= 10_000 else str(value)
+    return repr(value)
+
+
+def _toml_string(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    plain = (c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped)
+    return '"' + "".join(plain) + '"'

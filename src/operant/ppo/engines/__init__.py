@@ -1,0 +1,1 @@
+"""How the training loop is executed."""

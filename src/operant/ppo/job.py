@@ -1,0 +1,90 @@
+"""What an engine is given, and what it must be able to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from operant.buffers.normalizer import RunningNormalizer
+from operant.buffers.rollout import RolloutBuffer
+from operant.models.distributions import Distribution
+from operant.ppo.config import Config
+from operant.vector.env import VecEnv
+
+
+@dataclass(frozen=True)
+class Job:
+    """A policy to train, on environments, in a certain way. The trainer owns everything in it."""
+
+    config: Config
+    env: VecEnv
+    policy: nn.Module
+    distribution: Distribution
+    optimizer: torch.optim.Optimizer
+    device: torch.device
+    obs_normalizer: RunningNormalizer | None
+    return_normalizer: RunningNormalizer | None
+
+    def value(self, obs: Tensor) -> Tensor:
+        """Value ``[B]`` of observations ``[B, *obs_shape]``, on the policy's device."""
+        only_value = getattr(self.policy, "value", None)
+        result: Tensor = self.policy(obs)[1] if only_value is None else only_value(obs)
+        return result
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """Episodes that finished during a rollout, in order of their ends; arrays ``[K]``."""
+
+    env_index: np.ndarray
+    """int64: which environment."""
+    step: np.ndarray
+    """int64: at which step of the rollout it ended."""
+    returns: np.ndarray
+    """float32: sum of its rewards, undiscounted, as the environment gave them."""
+    lengths: np.ndarray
+    """int32: its steps."""
+    truncated: np.ndarray
+    """bool: ended by a time limit."""
+
+    def __len__(self) -> int:
+        return len(self.returns)
+
+    @classmethod
+    def joined(cls, parts: list[tuple[np.ndarray, ...]]) -> Episodes:
+        """From one tuple of arrays (in the order of the fields) for each step with endings."""
+        if not parts:
+            parts = [tuple(np.empty(0, kind) for kind in ("i8", "i8", "f4", "i4", "?"))]
+        return cls(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+
+class Engine(Protocol):
+    """One way of executing the loop ``collect -> advantages -> update``."""
+
+    name: str
+    buffer: RolloutBuffer
+
+    def __init__(self, job: Job) -> None: ...
+
+    def collect(self, iteration: int) -> Episodes:
+        """Fill the buffer with rollout number `iteration`; the episodes that finished in it."""
+
+    def advantages(self) -> None:
+        """Turn the buffer's rewards and values into advantages and targets."""
+
+    def update(self, iteration: int, learning_rate: float, clip: float) -> dict[str, float]:
+        """Train on the buffer; figures about it, means over all minibatches."""
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What the engine itself remembers from one iteration to the next, as copies."""
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue from there.
+
+        Raises:
+            ValueError: a missing entry or a wrong shape.
+        """

@@ -1,0 +1,44 @@
+"""The policy's random numbers: counter-based, so there is no state to save.
+
+The number that environment i gets at step g of a run depends on (seed, i, g) alone: a run that
+stops and goes on, or another engine, draws the same ones.
+
+    key     = (low word of the seed, i)
+    counter = (low word of g, high word of g, high word of the seed, POLICY_BLOCK + block)
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numba import uint32 as u32
+
+from operant.vector.numba_philox import philox
+from operant.vector.philox import POLICY_BLOCK
+
+
+def fill_uniforms(out: np.ndarray, seed: int, first_step: int) -> None:
+    """Fill `out`, float32 ``[T, N, K]``, with numbers in [0, 1) for steps `first_step`, ..."""
+    _fill(out, np.uint32(seed & 0xFFFFFFFF), np.uint32(seed >> 32), np.int64(first_step))
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _fill(out, seed_low, seed_high, first_step):
+    steps, envs, size = out.shape
+    scale = np.float32(2**-24)
+    for t in range(steps):
+        step = first_step + t
+        low, high = u32(step & 0xFFFFFFFF), u32(step >> 32)
+        for block in range((size + 3) // 4):
+            for i in range(envs):
+                words = philox(low, high, seed_high, u32(POLICY_BLOCK + block), seed_low, u32(i))
+                for k in range(min(4, size - 4 * block)):
+                    out[t, i, 4 * block + k] = np.float32(words[k] >> u32(8)) * scale
+
+
+def shuffled(count: int, seed: int, iteration: int, epoch: int) -> np.ndarray:
+    """A permutation of ``0 .. count - 1``, int64, that depends on its arguments alone."""
+    key = np.array([seed, (iteration << 16) + epoch], np.uint64)
+    return np.random.Generator(np.random.Philox(key=key)).permutation(count)

@@ -1,0 +1,189 @@
+"""A session of training in a run directory: start or resume, train, evaluate, report."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from operant.envs.env import Env
+from operant.machine import commit, git_commit, machine
+from operant.ppo.callbacks import Callback
+from operant.ppo.config import Config
+from operant.ppo.config_file import read_config, to_toml
+from operant.ppo.evaluate import Evaluation, evaluate
+from operant.ppo.guard import NonFiniteError
+from operant.ppo.recorder import Recorder
+from operant.ppo.snapshot import config_of
+from operant.ppo.trainer import PPO
+from operant.runs.checkpoint import find_checkpoint, list_checkpoints, load_checkpoint
+from operant.runs.directory import Run, new_run_id
+from operant.runs.files import replace_file
+from operant.runs.metrics_layout import Status
+
+_FIXED = ("env.", "policy.", "run.seed")
+
+
+class Session:
+    """One process's share of a run.
+
+    Attributes:
+        run: the directory.
+        ppo: the trainer.
+        resumed: the step it continues from; None for a new run.
+    """
+
+    def __init__(self, run: Run, ppo: PPO, resumed: int | None) -> None:
+        self.run, self.ppo, self.resumed = run, ppo, resumed
+        replace_file(run.config_file, to_toml(ppo.config).encode())
+        run.write_info(_info())
+        self.recorder = Recorder(run, ppo)
+        what = "started" if resumed is None else f"resumed at step {resumed:,}"
+        run.log(f"{what}: {ppo.config.env.id}, seed {ppo.config.run.seed}")
+        run.log(f"engine {ppo.engine.name} ({ppo.engine_reason}) on {ppo.device}")
+        if resumed is None:
+            self.recorder.save(ppo)  # from here on a kill loses nothing that cannot be resumed
+
+    @classmethod
+    def start(
+        cls,
+        config: Config,
+        env: str | type[Env],
+        run_id: str = "",
+        policy: nn.Module | None = None,
+    ) -> Session:
+        """A new run.
+
+        Raises:
+            ValueError: the name is taken, or something in `config` does not fit.
+        """
+        ppo = PPO(env, config, policy=policy)
+        return cls(Run.create(run_id or new_run_id(config.env.id)), ppo, None)
+
+    @classmethod
+    def resume(
+        cls,
+        run: Run,
+        env: str | type[Env] | None = None,
+        changes: Mapping[str, Any] | None = None,
+        policy: nn.Module | None = None,
+        checkpoint: str = "latest",
+    ) -> Session:
+        """Continue a run from a checkpoint; from the beginning where it never came to save one.
+
+        Args:
+            run: which.
+            env: its environment, where that is not a registered one.
+            changes: values by dotted name, for the rest of the run: a later end, another device.
+            policy: where it is not one of `operant.models`.
+            checkpoint: ``"latest"``, ``"best"`` or a step.
+
+        Raises:
+            CheckpointError: the checkpoint is damaged; the message names the file.
+            ValueError: `changes` has something that cannot change in the middle of a run.
+        """
+        from operant.ppo.snapshot import chosen_env
+
+        changes = dict(changes or {})
+        for name in changes:
+            if name.startswith(_FIXED):
+                raise ValueError(f"{name} cannot change when a run is resumed; start a new run")
+        if not list_checkpoints(run.checkpoints):
+            config = Config().replaced(read_config(run.config_file)).replaced(changes)
+            ppo = PPO(chosen_env(config, env), config, policy=policy)
+            return cls(run, ppo, None)
+        found = load_checkpoint(find_checkpoint(run.checkpoints, checkpoint))
+        config = config_of(found).replaced(changes)
+        ppo = PPO.load(found.path, env, policy=policy, **changes)
+        return cls(run, ppo, ppo.steps)
+
+    def train(self, callbacks: Iterable[Callback] = ()) -> None:
+        """Train to the end (or until ``ppo.stop()``), then save.
+
+        Raises:
+            NonFiniteError: what the NaN guard found; the last checkpoint is the last good state.
+        """
+        ppo, run = self.ppo, self.run
+        try:
+            ppo.learn(callbacks=[self.recorder, *callbacks])
+        except NonFiniteError as error:
+            run.log(f"stopped by the NaN guard: {error}")
+            self.recorder.close(Status.FAILED)
+            raise
+        except BaseException as error:
+            run.log(f"failed: {type(error).__name__}: {error}")
+            self.recorder.close(Status.FAILED)
+            raise
+        if self.recorder.saved_step != ppo.steps:
+            self.recorder.save(ppo)
+        run.log(f"{'finished' if self.finished else 'stopped'} at step {ppo.steps:,}")
+        self.recorder.close(Status.FINISHED if self.finished else Status.STOPPED)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all steps were taken."""
+        return self.ppo.steps >= self.ppo.config.run.total_steps
+
+    def evaluate(self) -> Evaluation | None:
+        """The final evaluation: whole episodes, most probable actions; None if not asked for."""
+        config = self.ppo.config
+        if not config.run.eval_episodes:
+            return None
+        found = evaluate(
+            self.ppo.agent,
+            self.ppo.env.rules.env,
+            config.env,
+            episodes=config.run.eval_episodes,
+            seed=config.run.seed + 1,  # other episodes than those trained on
+        )
+        self.run.log(
+            f"evaluated over {len(found.returns)} episodes: "
+            f"{found.mean_return:.2f} +- {found.std_return:.2f}"
+        )
+        return found
+
+    def report(self, evaluation: Evaluation | None) -> dict[str, Any]:
+        """What the run came to, for JSON."""
+        ppo = self.ppo
+        threshold = ppo.env.rules.env.reward_threshold
+        reached = ppo.mean_return if evaluation is None else evaluation.mean_return
+        return {
+            "run_id": self.run.id,
+            "env": ppo.config.env.id,
+            "seed": ppo.config.run.seed,
+            "steps": ppo.steps,
+            "iterations": ppo.iteration,
+            "episodes": ppo.episodes,
+            "seconds": round(ppo.seconds, 3),
+            "sps": round(ppo.steps / ppo.seconds) if ppo.seconds else 0,
+            "mean_return": _number(ppo.mean_return),
+            "eval_return": None if evaluation is None else _number(evaluation.mean_return),
+            "reward_threshold": threshold,
+            "solved": None if threshold is None else bool(reached >= threshold),
+            "engine": ppo.engine.name,
+            "engine_reason": ppo.engine_reason,
+            "device": str(ppo.device),
+            "finished": self.finished,
+            "path": str(self.run.path),
+        }
+
+
+def _number(value: float) -> float | None:
+    return None if value != value else round(value, 4)  # JSON has no NaN
+
+
+def _info() -> dict[str, Any]:
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": sys.argv,
+        "pid": os.getpid(),
+        "folder": str(Path.cwd()),
+        "git": git_commit(Path.cwd()),
+        "operant_commit": commit(),
+        "machine": machine(),
+    }

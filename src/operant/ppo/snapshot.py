@@ -1,0 +1,314 @@
+"""A trainer as arrays and plain facts, and back; what a checkpoint holds.
+
+Weights (with their normalisers), optimiser, environments, engine, random generators, counters and
+configuration: everything the future of a run depends on. Nothing read here is trusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from operant import __version__
+from operant.envs.env import Env
+from operant.envs.registry import get_env
+from operant.models.distributions import distribution_for
+from operant.ppo.agent import Agent
+from operant.ppo.config import Config
+from operant.ppo.policy import add_return_normalizer, configured_policy
+from operant.runs.checkpoint import Checkpoint, CheckpointError, find_checkpoint, load_checkpoint
+from operant.vector.env import VecEnv
+
+if TYPE_CHECKING:
+    from operant.ppo.trainer import PPO
+
+Arrays = dict[str, dict[str, np.ndarray]]
+
+
+def snapshot(ppo: PPO) -> tuple[Arrays, dict[str, Any]]:
+    """Everything about a trainer, as copies: arrays by file, and facts for JSON."""
+    model = {name: _array(tensor) for name, tensor in ppo.policy.state_dict().items()}
+    optimizer = {
+        f"{name}.{key}": _array(tensor)
+        for name, parameter in _trained(ppo.policy)
+        for key, tensor in ppo.optimizer.state.get(parameter, {}).items()
+    }
+    random = {"torch": _array(torch.get_rng_state()), "predict": _array(ppo.random.get_state())}
+    if ppo.device.type == "cuda":
+        random["cuda"] = _array(torch.cuda.get_rng_state(ppo.device))
+    arrays = {
+        "model": model,
+        "optimizer": optimizer,
+        "environment": ppo.env.get_state(),
+        "engine": ppo.engine.state(),
+        "random": random,
+    }
+    facts = {
+        "operant": __version__,
+        "policy": type(ppo.policy).__name__,
+        "config": ppo.config.to_dict(),
+        "iteration": ppo.iteration,
+        "steps": ppo.steps,
+        "episodes": ppo.episodes,
+        "seconds": ppo.seconds,
+        "best_return": ppo.best_return,
+        "recent": [list(pair) for pair in ppo.recent],
+    }
+    return arrays, facts
+
+
+def restored(
+    cls: type[PPO],
+    path: Path,
+    env: str | type[Env] | VecEnv | None,
+    policy: nn.Module | None,
+    options: Mapping[str, Any],
+) -> PPO:
+    """The trainer in the checkpoint at `path`; see `PPO.load`."""
+    checkpoint = load_checkpoint(locate(path))
+    config = config_of(checkpoint)
+    own = policy is None
+    if own:
+        _check_fits(checkpoint, config, env)
+    ppo = cls(chosen_env(config, env), config, policy=policy, **options)
+    put_back(ppo, checkpoint)
+    return ppo
+
+
+def put_back(ppo: PPO, checkpoint: Checkpoint) -> None:
+    """Set a trainer to the state of a checkpoint.
+
+    Raises:
+        CheckpointError: something is missing, or has the wrong shape for this trainer.
+    """
+    facts, arrays = checkpoint.facts, checkpoint.arrays
+    for name in ("model", "optimizer", "environment", "engine", "random"):
+        if name not in arrays:
+            raise CheckpointError(f"{checkpoint.path} has no {name}.safetensors")
+    load_weights(ppo.policy, checkpoint)
+    _put_optimizer(ppo, checkpoint)
+    try:
+        ppo.env.set_state(arrays["environment"])
+    except ValueError as error:
+        raise CheckpointError(f"{checkpoint.path / 'environment.safetensors'}: {error}") from None
+    try:
+        ppo.engine.set_state(arrays["engine"])
+    except ValueError as error:
+        raise CheckpointError(f"{checkpoint.path / 'engine.safetensors'}: {error}") from None
+    try:
+        torch.set_rng_state(torch.from_numpy(arrays["random"]["torch"].copy()))
+        ppo.random.set_state(torch.from_numpy(arrays["random"]["predict"].copy()))
+        if ppo.device.type == "cuda" and "cuda" in arrays["random"]:
+            state = torch.from_numpy(arrays["random"]["cuda"].copy())
+            torch.cuda.set_rng_state(state, ppo.device)
+    except (KeyError, RuntimeError, TypeError) as error:
+        raise CheckpointError(f"{checkpoint.path / 'random.safetensors'}: {error}") from None
+    where = checkpoint.path / "facts.json"
+    ppo.iteration = int(_number(facts, "iteration", where))
+    ppo.steps = int(_number(facts, "steps", where))
+    ppo.episodes = int(_number(facts, "episodes", where))
+    ppo.seconds = float(_number(facts, "seconds", where))
+    best = facts.get("best_return")
+    ppo.best_return = None if best is None else float(_number(facts, "best_return", where))
+    ppo.recent.clear()
+    ppo.recent.extend(_pairs(facts.get("recent"), where))
+
+
+def load_agent(
+    path: Path,
+    env: str | type[Env] | None = None,
+    policy: nn.Module | None = None,
+    device: torch.device | None = None,
+    which: str = "latest",
+) -> tuple[Agent, Config, type[Env] | str]:
+    """Only what acts, from a checkpoint: the agent, the configuration and the environment.
+
+    Raises:
+        CheckpointError, ValueError: see `PPO.load`.
+    """
+    checkpoint = load_checkpoint(locate(path, which))
+    config = config_of(checkpoint)
+    chosen = chosen_env(config, env)
+    assert not isinstance(chosen, VecEnv)
+    spaces = _spaces_of(chosen, config)
+    device = device or torch.device("cpu")
+    if policy is None:
+        _check_model(checkpoint, config, spaces)
+        policy = configured_policy(config, *spaces)
+    else:
+        add_return_normalizer(policy, config)
+    load_weights(policy, checkpoint)
+    distribution = getattr(policy, "distribution", None) or distribution_for(
+        spaces[1], config.policy.squash
+    )
+    return Agent(policy.to(device), distribution, *spaces, device), config, chosen
+
+
+def locate(path: Path, which: str = "latest") -> Path:
+    """The checkpoint meant by a path: itself, or in a folder of checkpoints, or in a run directory.
+
+    Raises:
+        CheckpointError: there is none.
+    """
+    if (path / "manifest.json").is_file():
+        return path
+    if (path / "checkpoints").is_dir():
+        path = path / "checkpoints"
+    if not path.is_dir():
+        raise CheckpointError(f"{path} is not a checkpoint or a run: there is no such folder")
+    return find_checkpoint(path, which)
+
+
+def config_of(checkpoint: Checkpoint) -> Config:
+    """The configuration in a checkpoint.
+
+    Raises:
+        CheckpointError: missing or not valid.
+    """
+    where = checkpoint.path / "facts.json"
+    tables = checkpoint.facts.get("config")
+    if not isinstance(tables, dict):
+        raise CheckpointError(f"{where} has no configuration")
+    try:
+        return Config.from_dict(tables)
+    except ValueError as error:
+        raise CheckpointError(f"{where}: {error}") from None
+
+
+def load_weights(policy: nn.Module, checkpoint: Checkpoint) -> None:
+    """Put the weights of a checkpoint into a policy.
+
+    Raises:
+        CheckpointError: other names or shapes than the policy has.
+    """
+    where = checkpoint.path / "model.safetensors"
+    arrays = checkpoint.arrays.get("model", {})
+    wanted = policy.state_dict()
+    if set(arrays) != set(wanted):
+        odd = sorted(set(arrays) ^ set(wanted))[0]
+        raise CheckpointError(
+            f"{where} does not fit the policy {type(policy).__name__}: "
+            f"{'missing' if odd in wanted else 'unknown'} tensor {odd!r}"
+        )
+    with torch.no_grad():
+        for name, tensor in wanted.items():
+            _check_tensor(arrays[name], tensor, name, where)
+            tensor.copy_(torch.from_numpy(arrays[name].copy()))
+
+
+def _put_optimizer(ppo: PPO, checkpoint: Checkpoint) -> None:
+    where = checkpoint.path / "optimizer.safetensors"
+    arrays = checkpoint.arrays["optimizer"]
+    if not arrays:  # saved before the first update
+        ppo.optimizer.state.clear()
+        return
+    for name, parameter in _trained(ppo.policy):
+        state = {}
+        for key, like in (
+            ("step", torch.zeros(())),
+            ("exp_avg", parameter),
+            ("exp_avg_sq", parameter),
+        ):
+            array = arrays.get(f"{name}.{key}")
+            if array is None:
+                raise CheckpointError(f"{where} has no entry {name}.{key}")
+            _check_tensor(array, like, f"{name}.{key}", where)
+            state[key] = torch.from_numpy(array.copy()).to(ppo.device)
+        ppo.optimizer.state[parameter] = state
+
+
+def _check_tensor(array: np.ndarray, like: torch.Tensor, name: str, where: Path) -> None:
+    dtype = torch.from_numpy(array[:0] if array.ndim else array).dtype
+    if array.shape != tuple(like.shape) or dtype != like.dtype:
+        raise CheckpointError(
+            f"{where}: {name} must be {like.dtype} of shape {tuple(like.shape)}, "
+            f"got {dtype} of shape {array.shape}"
+        )
+
+
+def _check_fits(
+    checkpoint: Checkpoint, config: Config, env: str | type[Env] | VecEnv | None
+) -> None:
+    """Compare sizes in the configuration with the arrays, before anything is allocated for them."""
+    chosen = chosen_env(config, env)
+    if isinstance(chosen, VecEnv):
+        return
+    _check_model(checkpoint, config, _spaces_of(chosen, config))
+    rewards = checkpoint.arrays.get("environment", {}).get("reward", np.empty(0))
+    if rewards.shape != (config.env.num_envs,):
+        raise CheckpointError(
+            f"{checkpoint.path / 'environment.safetensors'} holds {len(rewards)} environments, "
+            f"but facts.json says {config.env.num_envs}"
+        )
+
+
+def _check_model(checkpoint: Checkpoint, config: Config, spaces: tuple[Any, Any]) -> None:
+    """Raise CheckpointError unless layers of the sizes in `config` are in the file."""
+    arrays = checkpoint.arrays.get("model", {})
+    for k, size in enumerate(config.policy.hidden):
+        bias = arrays.get(f"actor.{2 * k}.bias")
+        if bias is None or bias.shape != (size,):
+            found = "none" if bias is None else str(bias.shape)
+            raise CheckpointError(
+                f"{checkpoint.path / 'model.safetensors'}: hidden layer {k} must have {size} "
+                f"units, got {found}; for a policy of your own pass policy=..."
+            )
+
+
+def chosen_env(config: Config, env: str | type[Env] | VecEnv | None) -> str | type[Env] | VecEnv:
+    """`env`, or the environment that `config` names, if that is a built-in or registered one.
+
+    A file named in a checkpoint is not run: a checkpoint may come from anyone.
+
+    Raises:
+        ValueError: it is not, and none was given.
+    """
+    if env is not None:
+        return env
+    try:
+        return get_env(config.env.id)
+    except ValueError:
+        raise ValueError(
+            f"the environment {config.env.id!r} of this checkpoint is not registered; its code is "
+            "not run unless you name it: pass env=... (on the command line --env file.py:Class)"
+        ) from None
+
+
+def _spaces_of(env: str | type[Env], config: Config) -> tuple[Any, Any]:
+    from operant.envs.rules import Rules
+
+    rules = Rules.of(get_env(env) if isinstance(env, str) else env, dict(config.env.params))
+    return rules.observation.space, rules.action.space
+
+
+def _trained(policy: nn.Module) -> list[tuple[str, nn.Parameter]]:
+    return [(name, p) for name, p in policy.named_parameters() if p.requires_grad]
+
+
+def _array(tensor: torch.Tensor) -> np.ndarray:
+    array: np.ndarray = tensor.detach().cpu().numpy().copy()
+    return array
+
+
+def _number(facts: Mapping[str, Any], name: str, where: Path) -> float:
+    value = facts.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= abs(value) < 2**63:
+        raise CheckpointError(f"{where}: {name} must be a number, got {value!r}")
+    return value
+
+
+def _pairs(value: Any, where: Path) -> list[tuple[float, int]]:
+    good = isinstance(value, list) and all(
+        isinstance(pair, list)
+        and len(pair) == 2
+        and all(isinstance(x, int | float) and not isinstance(x, bool) for x in pair)
+        for pair in value
+    )
+    if not good:
+        raise CheckpointError(f"{where}: recent must be a list of pairs of numbers")
+    return [(float(r), int(n)) for r, n in value]

@@ -1,0 +1,74 @@
+"""Threads of a training process, so that they do not fight over the cores.
+
+PyTorch's own threads (OpenMP) meet at a barrier after each operation and spin while they wait: with
+operations of some microseconds, and any other load on the machine, most of the time goes into
+waiting. So while PPO trains, PyTorch is told to use one thread for an operation, and whole slices
+of a minibatch go to threads of ours instead. They meet once a minibatch.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
+
+import torch
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@contextmanager
+def one_thread_an_operation() -> Iterator[None]:
+    """PyTorch operations of this thread run on it alone; afterwards as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class Threads:
+    """Runs a function on many items, on several threads, results in the items' order."""
+
+    def __init__(self, count: int) -> None:
+        # The number of OpenMP threads is a setting of each thread.
+        self._pool = (
+            ThreadPoolExecutor(count - 1, "operant", lambda: torch.set_num_threads(1))
+            if count > 1
+            else None
+        )
+
+    def map(self, function: Callable[[A], B], items: Sequence[A]) -> list[B]:
+        """``[function(item) for item in items]``; this thread does its share."""
+        if self._pool is None or len(items) == 1:
+            return [function(item) for item in items]
+        left = iter(enumerate(items))  # next() on it is atomic: it is implemented in C
+        results: list[B | None] = [None] * len(items)
+
+        def work() -> None:
+            for k, item in left:
+                results[k] = function(item)
+
+        others = [self._pool.submit(work) for _ in range(self._pool._max_workers)]
+        try:
+            work()
+        finally:
+            for other in others:
+                other.result()
+        return results  # type: ignore[return-value]
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._pool is not None:
+            self._pool.shutdown()

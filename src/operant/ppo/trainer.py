@@ -1,0 +1,373 @@
+"""`PPO`: the loop. Parts: collect, advantages and update are an engine's; the loss is in `loss`."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium.vector import AutoresetMode
+from torch import nn
+
+from operant.envs.env import Env
+from operant.models.distributions import Distribution, distribution_for
+from operant.ppo.agent import Agent
+from operant.ppo.callbacks import Callback
+from operant.ppo.config import Config, dotted_name
+from operant.ppo.config_file import resolved
+from operant.ppo.engines.choose import choose_device, choose_engine
+from operant.ppo.job import Episodes, Job
+from operant.ppo.policy import add_return_normalizer, configured_policy
+from operant.ppo.schedule import scheduled
+from operant.ppo.threads import one_thread_an_operation
+from operant.vector.env import VecEnv
+
+WINDOW = 100
+"""Episodes that ``mean_return`` and ``mean_length`` look back on."""
+
+METRICS = (
+    "iteration",
+    "steps",
+    "seconds",
+    "sps",
+    "episodes",
+    "mean_return",
+    "mean_length",
+    "policy_loss",
+    "value_loss",
+    "entropy",
+    "kl",
+    "clip_fraction",
+    "explained_variance",
+    "grad_norm",
+    "epochs",
+    "learning_rate",
+    "clip",
+    "collect_seconds",
+    "update_seconds",
+)
+"""Figures of an iteration, in the order of the files."""
+
+
+class PPO:
+    """Proximal policy optimisation on a batch of environments.
+
+    >>> ppo = PPO("CartPole-v1", num_envs=8, num_steps=16, seed=1)
+    >>> ppo.learn(total_steps=256).steps
+    256
+
+    Args:
+        env: an id, an environment class, or a batch made by `operant.make` (in SAME_STEP mode,
+            which then brings its own number of environments).
+        config: the whole configuration; by default the shipped one of the environment, if any.
+        policy: a network of your own, see `operant.models.actor_critic`; by default
+            `operant.models.policy_for` the spaces.
+        options: single values by name, with or without their section: ``learning_rate=1e-3``.
+
+    Raises:
+        ValueError, TypeError: an unknown option, a bad value, or parts that do not fit together.
+    """
+
+    def __init__(
+        self,
+        env: str | type[Env] | VecEnv,
+        config: Config | None = None,
+        *,
+        policy: nn.Module | None = None,
+        **options: Any,
+    ) -> None:
+        name = env_name(env)
+        layers = [] if config is None else [_all_values(config)]
+        given = {dotted_name(key): value for key, value in options.items()}
+        if isinstance(env, VecEnv):
+            given = {**_described(env), **given}
+        self.config = config = resolved(name, *layers, {"env.id": name, **given})
+        self.env = make_env(config, env)
+        self.device = choose_device(config.run.device)
+        torch.manual_seed(config.run.seed)
+        if policy is None:
+            spaces = (self.env.single_observation_space, self.env.single_action_space)
+            policy = configured_policy(config, *spaces)
+        else:
+            add_return_normalizer(policy, config)
+        self.policy = policy.to(self.device)
+        self.distribution: Distribution = getattr(policy, "distribution", None) or distribution_for(
+            self.env.single_action_space, config.policy.squash
+        )
+        self._check_policy()
+        self.optimizer = torch.optim.Adam(
+            [p for p in policy.parameters() if p.requires_grad],
+            lr=config.ppo.learning_rate,
+            eps=config.ppo.adam_eps,
+            fused=True,
+        )
+        job = Job(
+            config,
+            self.env,
+            policy,
+            self.distribution,
+            self.optimizer,
+            self.device,
+            getattr(policy, "obs_normalizer", None),
+            getattr(policy, "return_normalizer", None) if config.ppo.normalize_reward else None,
+        )
+        chosen = choose_engine(job)
+        self.engine, self.engine_reason = chosen.create(job), chosen.reason
+        self.env.reset(seed=config.run.seed)
+        self.steps = 0
+        """Environment steps taken and trained on."""
+        self.iteration = 0
+        self.episodes = 0
+        self.seconds = 0.0
+        """Time spent in `learn`, over all sessions of a run."""
+        self.recent: deque[tuple[float, int]] = deque(maxlen=WINDOW)
+        """Return and length of the last episodes."""
+        self._stopping = False
+        self.best_return: float | None = None
+        """The best ``mean_return`` at a checkpoint so far."""
+        self.random = torch.Generator().manual_seed(config.run.seed)
+        """What `predict` samples with."""
+
+    # The loop -------------------------------------------------------------------------------
+    def learn(
+        self, total_steps: int | None = None, callbacks: Iterable[Callback] | Callback = ()
+    ) -> PPO:
+        """Train until `steps` has reached `total_steps`; the trainer itself.
+
+        Args:
+            total_steps: steps in all, those of earlier calls included; by default
+                ``config.run.total_steps``. Rounded up to whole rollouts.
+            callbacks: called in this order; see `Callback`.
+
+        Raises:
+            NonFiniteError: NaN or infinity was met. The policy is as it was before the update.
+        """
+        total = self.config.run.total_steps if total_steps is None else int(total_steps)
+        if total < 1:
+            raise ValueError(f"total_steps must be at least 1, got {total}")
+        called = [callbacks] if isinstance(callbacks, Callback) else list(callbacks)
+        self._stopping = False
+        with one_thread_an_operation():
+            while self.steps < total and not self._stopping:
+                self._iterate(total, called)
+        return self
+
+    def stop(self) -> None:
+        """Make `learn` return after the iteration that is running."""
+        self._stopping = True
+
+    def _iterate(self, total: int, callbacks: list[Callback]) -> None:
+        began = time.perf_counter()
+        self.policy.eval()
+        episodes = self.engine.collect(self.iteration)
+        collected = time.perf_counter()
+        self._count(episodes)
+        for callback in callbacks:
+            callback.on_rollout(self, self.engine.buffer)
+        if len(episodes):
+            for callback in callbacks:
+                callback.on_episodes(self, episodes)
+
+        self.policy.train()
+        self.engine.advantages()
+        ppo, progress = self.config.ppo, self.steps / total
+        rate = scheduled(ppo.learning_rate, ppo.learning_rate_schedule, progress)
+        clip = scheduled(ppo.clip, ppo.clip_schedule, progress)
+        figures = self.engine.update(self.iteration, rate, clip)
+
+        ended = time.perf_counter()
+        self.iteration += 1
+        self.steps += len(self.engine.buffer)
+        self.seconds += ended - began
+        figures |= {
+            "learning_rate": rate,
+            "clip": clip,
+            "sps": len(self.engine.buffer) / (ended - began),
+        }
+        figures |= {"collect_seconds": collected - began, "update_seconds": ended - collected}
+        metrics = self._metrics(figures)
+        for callback in callbacks:
+            callback.on_update(self, metrics)
+
+    def _count(self, episodes: Episodes) -> None:
+        self.episodes += len(episodes)
+        last = slice(-WINDOW, None)
+        self.recent.extend(
+            zip(episodes.returns[last].tolist(), episodes.lengths[last].tolist(), strict=True)
+        )
+
+    def _metrics(self, figures: Mapping[str, float]) -> dict[str, float]:
+        arrays = self.engine.buffer.arrays
+        spread = float(arrays["target"].var())
+        unexplained = float((arrays["target"] - arrays["value"]).var())
+        known = {
+            **figures,
+            "iteration": self.iteration,
+            "steps": self.steps,
+            "seconds": self.seconds,
+            "episodes": self.episodes,
+            "mean_return": self.mean_return,
+            "mean_length": self.mean_length,
+            "explained_variance": 1 - unexplained / spread if spread > 0 else float("nan"),
+        }
+        return {name: known[name] for name in METRICS}
+
+    @property
+    def mean_return(self) -> float:
+        """Mean return of the last `WINDOW` episodes of training; NaN before the first."""
+        return float(np.mean([r for r, _ in self.recent])) if self.recent else float("nan")
+
+    @property
+    def mean_length(self) -> float:
+        """Mean length of the last `WINDOW` episodes of training; NaN before the first."""
+        return float(np.mean([n for _, n in self.recent])) if self.recent else float("nan")
+
+    # Using the policy -----------------------------------------------------------------------
+    @property
+    def agent(self) -> Agent:
+        """The policy as it is now, ready to act; shares its weights."""
+        env = self.env
+        return Agent(
+            self.policy,
+            self.distribution,
+            env.single_observation_space,
+            env.single_action_space,
+            self.device,
+        )
+
+    def predict(self, obs: Any, deterministic: bool = True) -> np.ndarray:
+        """Actions for observations, as the environment takes them; a new array.
+
+        Args:
+            obs: one observation, or a batch ``[B, *obs_shape]``.
+            deterministic: the most probable action (the mean, for Box), or a sample.
+
+        Raises:
+            ValueError: a wrong shape.
+        """
+        if deterministic:
+            return self.agent.act(obs)
+        batch = 1 if np.shape(obs) == self.env.single_observation_space.shape else len(obs)
+        noise = torch.rand(batch, self.distribution.noise_size, generator=self.random)
+        return self.agent.act(obs, noise.numpy())
+
+    # Saving ---------------------------------------------------------------------------------
+    def save(self, path: str | Path) -> Path:
+        """Write a checkpoint of everything into the folder `path`; the checkpoint's own path.
+
+        `PPO.load` on either continues to the bit on the same machine and device.
+        """
+        from operant.ppo.snapshot import snapshot
+        from operant.runs.checkpoint import save_checkpoint
+
+        return save_checkpoint(Path(path), self.steps, *snapshot(self))
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        env: str | type[Env] | VecEnv | None = None,
+        *,
+        policy: nn.Module | None = None,
+        **options: Any,
+    ) -> PPO:
+        """The trainer that a checkpoint describes.
+
+        Args:
+            path: a checkpoint, a folder that `save` wrote to, or a run directory.
+            env: needed where the environment is not one of the built-in or registered ones.
+            policy: needed where the policy was not one of `operant.models`.
+            options: values to change, such as ``device="cpu"``.
+
+        Raises:
+            CheckpointError: damaged, or not a checkpoint; the message names the file.
+            ValueError: it does not fit the environment or the policy.
+        """
+        from operant.ppo.snapshot import restored
+
+        return restored(cls, Path(path), env, policy, options)
+
+    def _check_policy(self) -> None:
+        """Raise ValueError unless the policy follows the protocol."""
+        obs = self.env.single_observation_space
+        assert obs.shape is not None
+        sample = torch.from_numpy(np.zeros((2, *obs.shape), obs.dtype)).to(self.device)
+        self.policy.eval()
+        with torch.inference_mode():
+            outputs = self.policy(sample)
+        wanted = f"(head [B, {self.distribution.head_size}], value [B])"
+        if not (isinstance(outputs, tuple) and len(outputs) == 2):
+            raise ValueError(f"the policy's forward must return {wanted}, got {type(outputs)}")
+        shapes = [tuple(output.shape) for output in outputs]
+        if shapes != [(2, self.distribution.head_size), (2,)]:
+            raise ValueError(
+                f"the policy's forward must return {wanted} for {self.env.single_action_space}; "
+                f"for B = 2 it returned shapes {shapes[0]} and {shapes[1]}"
+            )
+
+
+def env_name(env: str | type[Env] | VecEnv) -> str:
+    """What a configuration calls an environment: the id as given, or the class's own name."""
+    if isinstance(env, str):
+        return env
+    if isinstance(env, VecEnv):
+        env = env.rules.env
+    if not (isinstance(env, type) and issubclass(env, Env)):
+        raise TypeError(
+            f"env must be an id, an environment class or an operant.VecEnv, got {env!r}"
+        )
+    from operant.envs.registry import id_of
+
+    return id_of(env) or env.__qualname__
+
+
+def make_env(config: Config, env: str | type[Env] | VecEnv) -> VecEnv:
+    """The batch that `config` describes; a batch given is checked and used.
+
+    Raises:
+        ValueError: a batch in another mode, or with other sizes than `config` says.
+    """
+    wanted = config.env
+    if isinstance(env, VecEnv):
+        if env.autoreset_mode != AutoresetMode.SAME_STEP:
+            raise ValueError(
+                f"PPO needs autoreset_mode='SameStep', this batch has {env.autoreset_mode.value!r}"
+            )
+        return env
+    from operant.vector.make import make
+
+    return make(
+        env,
+        wanted.num_envs,
+        backend=wanted.backend,
+        workers=wanted.workers,
+        autoreset_mode=AutoresetMode.SAME_STEP,
+        copy=False,
+        max_episode_steps=wanted.max_episode_steps or None,
+        **wanted.params,
+    )
+
+
+def _described(env: VecEnv) -> dict[str, Any]:
+    """The ``env`` section of a batch that exists already."""
+    own = env.rules.env.max_episode_steps
+    params = env.rules.params._asdict() if env.rules.params else {}
+    return {
+        "env.num_envs": env.num_envs,
+        "env.backend": env.backend,
+        "env.workers": env.workers,
+        "env.max_episode_steps": 0 if env.max_episode_steps == own else env.max_episode_steps or 0,
+        "env.params": params,
+    }
+
+
+def _all_values(config: Config) -> dict[str, Any]:
+    return {
+        f"{section}.{key}": value
+        for section, table in config.to_dict().items()
+        for key, value in table.items()
+    }

@@ -1,0 +1,1 @@
+"""A run is a directory; everything else only reads it."""

@@ -1,0 +1,180 @@
+"""The run directory: where a run keeps everything, and how runs are found.
+
+$OPERANT_HOME/runs/<run_id>/
+    config.toml        the resolved configuration
+    info.json          versions, machine, commit, command line
+    metrics.csv        a row for each iteration        (append-only)
+    metrics.jsonl      the same, for other tools        (append-only)
+    metrics.mmap       the same, live, for the monitor
+    train.log          what happened, in words
+    checkpoints/       see `operant.runs.checkpoint`
+    tensorboard/ wandb/    where asked for
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from operant.paths import home
+from operant.runs.files import discard, make_folder, read_bounded, replace_file
+
+_RESERVED = {"latest", "best"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run directory. Nothing in it is trusted: reading may raise ValueError or OSError."""
+
+    path: Path
+
+    @property
+    def id(self) -> str:
+        """Its name."""
+        return self.path.name
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of checkpoints."""
+        return self.path / "checkpoints"
+
+    @property
+    def config_file(self) -> Path:
+        """The resolved configuration."""
+        return self.path / "config.toml"
+
+    @property
+    def info_file(self) -> Path:
+        """Versions, machine, commit. Written when a run starts or resumes."""
+        return self.path / "info.json"
+
+    @property
+    def csv_file(self) -> Path:
+        """Metrics, a row for each iteration."""
+        return self.path / "metrics.csv"
+
+    @property
+    def jsonl_file(self) -> Path:
+        """Metrics, an object for each iteration."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def mmap_file(self) -> Path:
+        """Live metrics."""
+        return self.path / "metrics.mmap"
+
+    @property
+    def log_file(self) -> Path:
+        """What happened, in words."""
+        return self.path / "train.log"
+
+    @classmethod
+    def create(cls, run_id: str) -> Run:
+        """A new, empty run directory.
+
+        Raises:
+            ValueError: a name that cannot be one, or is taken.
+        """
+        check_run_id(run_id)
+        path = runs_folder() / run_id
+        make_folder(path.parent)
+        try:
+            path.mkdir()
+        except FileExistsError:
+            raise ValueError(
+                f"there is a run {run_id!r} already; choose another --run-id, continue it with "
+                f"--resume {run_id}, or remove it with: operant runs rm {run_id}"
+            ) from None
+        return cls(path)
+
+    def remove(self) -> None:
+        """Delete the directory; its name goes first, so a kill leaves no half of a run."""
+        discard(self.path)
+
+    def write_info(self, info: dict[str, Any]) -> None:
+        """Replace ``info.json``."""
+        replace_file(self.info_file, json.dumps(info, indent=2).encode())
+
+    def read_info(self) -> dict[str, Any]:
+        """``info.json``; empty where it is missing or damaged."""
+        try:
+            info = json.loads(read_bounded(self.info_file, 1 << 20))
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return info if isinstance(info, dict) else {}
+
+    def log(self, text: str) -> None:
+        """Append a line to ``train.log``, with the time."""
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+        with self.log_file.open("a", encoding="utf-8") as file:
+            file.write(f"{stamp}  {text}\n")
+
+    @property
+    def touched(self) -> float:
+        """When it was started or resumed last, in seconds since 1970."""
+        try:
+            return self.info_file.stat().st_mtime
+        except OSError:
+            return 0.0
+
+
+def runs_folder() -> Path:
+    """Where runs are kept."""
+    return home() / "runs"
+
+
+def check_run_id(run_id: str) -> None:
+    """Raise ValueError unless `run_id` can be the name of a run."""
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", run_id) or run_id in _RESERVED:
+        raise ValueError(
+            f"a run's name has letters, digits, '.', '_' and '-' only (and is not 'latest'), "
+            f"got {run_id!r}"
+        )
+
+
+def new_run_id(env_id: str) -> str:
+    """A free name: environment, date and time."""
+    stem = re.sub(r"[^a-z0-9]+", "-", Path(env_id.rpartition(":")[2] or env_id).name.lower())
+    name = f"{stem.strip('-') or 'run'}-{time.strftime('%Y%m%d-%H%M%S')}"
+    number = 1
+    while (runs_folder() / (name if number == 1 else f"{name}-{number}")).exists():
+        number += 1
+    return name if number == 1 else f"{name}-{number}"
+
+
+def list_runs() -> list[Run]:
+    """All runs, the one started or resumed last at the end."""
+    try:
+        paths = [p for p in runs_folder().iterdir() if p.is_dir() and not p.is_symlink()]
+    except OSError:
+        return []
+    runs = [Run(p) for p in paths if re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", p.name)]
+    return sorted(runs, key=lambda run: (run.touched, run.id))
+
+
+def find_run(name: str) -> Run:
+    """The run of that name, the one at that path, or for ``"latest"`` the last one.
+
+    Raises:
+        ValueError: there is none; the message names the nearest.
+    """
+    import difflib
+
+    runs = list_runs()
+    if name == "latest":
+        if not runs:
+            raise ValueError("there are no runs yet; start one: operant train CartPole-v1")
+        return runs[-1]
+    for run in runs:
+        if run.id == name:
+            return run
+    path = Path(name)
+    if path.is_dir() and (path / "config.toml").is_file():
+        return Run(path)
+    near = difflib.get_close_matches(name, [run.id for run in runs], 1)
+    hint = f"did you mean {near[0]}?" if near else "`operant runs` lists them"
+    raise ValueError(f"there is no run {name!r}; {hint}")

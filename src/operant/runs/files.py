@@ -1,0 +1,108 @@
+"""Files that are there whole or not at all, and reads that trust nothing."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shutil
+import stat
+from io import BufferedReader
+from pathlib import Path
+
+_PREFIX = ".tmp-"
+
+
+def temporary_name(name: str) -> str:
+    """A fresh name to stage `name` under; what looks for files by name cannot match it."""
+    return f"{_PREFIX}{name}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+def write_synced(path: Path, data: bytes | bytearray) -> None:
+    """Create `path`, which must not exist; the bytes are on the disk when this returns."""
+    with open(path, "xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Names in `folder` as they are now survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(folder: Path) -> None:
+    """Create `folder` and its parents where missing; a new name is on the disk afterwards."""
+    if not folder.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        sync_folder(folder.parent)
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Give `path` new content: a reader, or a kill, finds the old bytes or the new ones."""
+    staged = path.with_name(temporary_name(path.name))
+    try:
+        write_synced(staged, data)
+        os.replace(staged, path)
+    except BaseException:
+        staged.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def discard(path: Path) -> None:
+    """Remove a file or a tree: its name goes first, so a kill cannot leave half a tree under it."""
+    doomed = path.with_name(temporary_name(path.name))
+    os.rename(path, doomed)
+    sync_folder(path.parent)
+    _delete(doomed)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed writes left in `folder`. For its one writer, between writes."""
+    for name in os.listdir(folder):
+        if name.startswith(_PREFIX):
+            _delete(folder / name)
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def open_plain(path: Path) -> BufferedReader:
+    """Open for reading; the caller closes it. `path` may be anything a stranger put there.
+
+    Raises:
+        OSError: not readable, a symbolic link, or not a plain file.
+    """
+    # Opening a named pipe would wait for its writer for ever, but for O_NONBLOCK.
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, "is a symbolic link", str(path)) from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "is not a plain file", str(path))
+    return os.fdopen(descriptor, "rb")
+
+
+def read_bounded(path: Path, limit: int) -> bytes:
+    """The bytes of a plain file of at most `limit` bytes.
+
+    Raises:
+        OSError: as `open_plain`, or the file is larger.
+    """
+    with open_plain(path) as file:
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise OSError(errno.EFBIG, f"is larger than {limit} bytes", str(path))
+    return data

@@ -1,0 +1,290 @@
+"""Where rows of metrics go to stay: CSV and JSON lines here, TensorBoard and W&B in `trackers`.
+
+A row is appended by one write, so a kill can tear only the last line; opening it again cuts that.
+"""
+
+from __future__ import annotations
+
+import array
+import errno
+import json
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from operant.runs.files import open_plain, sync_folder, temporary_name
+from operant.runs.trackers import TensorBoardLog, WandbLog
+
+__all__ = ["CsvLog", "JsonlLog", "Log", "TensorBoardLog", "WandbLog", "read_csv"]
+
+_MAX_LINE_BYTES = 2**20
+_MAX_FILE_BYTES = 2**30
+
+
+class Log(Protocol):
+    """Takes one row of metrics at a time."""
+
+    def write(self, row: Mapping[str, float]) -> None:
+        """Add a row."""
+        ...
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        ...
+
+
+class CsvLog:
+    """Appends rows to a CSV file: NaN and absent values are empty cells, whole numbers have no dot.
+
+    Raises:
+        ValueError: the file is there and has another header, or a name cannot stand in a header.
+    """
+
+    def __init__(self, path: Path, fields: Sequence[str]) -> None:
+        self._fields = tuple(fields)
+        self._known = frozenset(fields)
+        self._lines = _Lines(path, _header(self._fields))
+
+    @classmethod
+    def resume(cls, path: Path, fields: Sequence[str], key: str, up_to: float) -> CsvLog:
+        """Open `path` without the rows whose `key` exceeds `up_to`; they will be written again.
+
+        Raises:
+            ValueError: as the class, or a line that is not a row.
+        """
+        header = _header(tuple(fields))
+        if key not in fields:
+            raise ValueError(f"{key!r} is not one of the fields {', '.join(fields)}")
+        place = list(fields).index(key)
+
+        def keep(number: int, line: bytes) -> bool:
+            if number == 1:
+                return True  # whether it is ours is checked on opening
+            return _parse_row(line, number, len(fields))[place] <= up_to
+
+        if _has_header(path, header):
+            _rewrite(path, keep)
+        return cls(path, fields)
+
+    def write(self, row: Mapping[str, float]) -> None:
+        """Add a row.
+
+        Raises:
+            ValueError: a name that is not in the header, or the log is closed.
+            OSError: the disk is full, say; nothing of the row is in the file then.
+        """
+        if not row.keys() <= self._known:
+            unknown = sorted(row.keys() - self._known)
+            raise ValueError(f"unknown fields {', '.join(map(repr, unknown))} in the row")
+        cells = (_number(row[name]) if name in row else "" for name in self._fields)
+        self._lines.append(",".join(cells) + "\n")
+
+    def close(self) -> None:
+        """Close the file. May be repeated."""
+        self._lines.close()
+
+
+class JsonlLog:
+    """Appends rows to a file of JSON objects, one a line; NaN and infinities are null."""
+
+    def __init__(self, path: Path) -> None:
+        self._lines = _Lines(path, b"")
+
+    @classmethod
+    def resume(cls, path: Path, key: str, up_to: float) -> JsonlLog:
+        """Open `path` without the rows whose `key` exceeds `up_to`; they will be written again.
+
+        Raises:
+            ValueError: a line that is not a row with that key.
+        """
+
+        def keep(number: int, line: bytes) -> bool:
+            try:
+                return bool(json.loads(line)[key] <= up_to)
+            except (ValueError, TypeError, LookupError, RecursionError):
+                raise ValueError(f"line {number} is not a row with a number for {key!r}") from None
+
+        if path.exists():
+            _rewrite(path, keep)
+        return cls(path)
+
+    def write(self, row: Mapping[str, float]) -> None:
+        """Add a row.
+
+        Raises:
+            ValueError: the log is closed.
+            OSError: the disk is full, say; nothing of the row is in the file then.
+        """
+        cells = (
+            f"{json.dumps(name)}: {_number(value) if math.isfinite(value) else 'null'}"
+            for name, value in row.items()
+        )
+        self._lines.append("{" + ", ".join(cells) + "}\n")
+
+    def close(self) -> None:
+        """Close the file. May be repeated."""
+        self._lines.close()
+
+
+def read_csv(path: Path) -> dict[str, np.ndarray]:
+    """The columns of a CSV log, float64, NaN for empty cells. A torn last line is left out.
+
+    Raises:
+        ValueError: not such a file; the message names file and line.
+        OSError: it cannot be read.
+    """
+    with open_plain(path) as file:
+        if os.fstat(file.fileno()).st_size > _MAX_FILE_BYTES:
+            raise ValueError(f"{path}: is larger than {_MAX_FILE_BYTES} bytes")
+        try:
+            fields: list[str] = []
+            values = array.array("d")
+            for number, line in enumerate(iter(lambda: file.readline(_MAX_LINE_BYTES), b""), 1):
+                if not _whole(line, number):
+                    break
+                if number == 1:
+                    fields = line.decode("utf-8").rstrip("\n").split(",")
+                    _header(fields)
+                else:
+                    values.extend(_parse_row(line, number, len(fields)))
+        except ValueError as error:
+            reason = "line 1 is not UTF-8" if isinstance(error, UnicodeDecodeError) else error
+            raise ValueError(f"{path}: {reason}") from None
+    if not fields:
+        raise ValueError(f"{path}: has no header")
+    table = np.array(values).reshape(-1, len(fields))
+    return {name: table[:, column].copy() for column, name in enumerate(fields)}
+
+
+class _Lines:
+    """Whole lines at the end of a file that begins with `header`."""
+
+    def __init__(self, path: Path, header: bytes) -> None:
+        self._path = path
+        fresh = not _has_header(path, header)
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self._descriptor = os.open(path, flags, 0o666)
+        try:
+            os.ftruncate(self._descriptor, 0 if fresh else _whole_bytes(self._descriptor))
+            if fresh and header:
+                self.append(header.decode())
+        except BaseException:
+            self.close()
+            raise
+
+    def append(self, line: str) -> None:
+        if self._descriptor < 0:
+            raise ValueError(f"{self._path} is closed")
+        data = line.encode()
+        size = os.fstat(self._descriptor).st_size
+        try:
+            if os.write(self._descriptor, data) != len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+        except OSError:
+            os.ftruncate(self._descriptor, size)
+            raise
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _whole_bytes(descriptor: int) -> int:
+    """Length of the file up to its last newline."""
+    end = os.fstat(descriptor).st_size
+    while end:
+        start = max(0, end - 65536)
+        newline = os.pread(descriptor, end - start, start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
+        end = start
+    return 0
+
+
+def _has_header(path: Path, header: bytes) -> bool:
+    """Whether the file is there with its `header`; also False if it was torn within the header.
+
+    Raises:
+        ValueError: it begins with something else.
+    """
+    try:
+        with open_plain(path) as file:
+            start = file.read(len(header))
+    except FileNotFoundError:
+        return False
+    if start == header:
+        return True
+    if header.startswith(start):
+        return False
+    raise ValueError(
+        f"{path} has another header: it begins with {start[:200]!r}, "
+        f"expected {header[:200]!r}; move it away to go on"
+    )
+
+
+def _rewrite(path: Path, keep: Callable[[int, bytes], bool]) -> None:
+    """Atomically drop the lines that `keep(number, line)` refuses, and a torn last one."""
+    staged = path.with_name(temporary_name(path.name))
+    try:
+        with open_plain(path) as source, open(staged, "xb") as target:
+            for number, line in enumerate(iter(lambda: source.readline(_MAX_LINE_BYTES), b""), 1):
+                if not _whole(line, number):
+                    break
+                if keep(number, line):
+                    target.write(line)
+            target.flush()
+            os.fsync(target.fileno())
+        os.replace(staged, path)
+    except ValueError as error:
+        staged.unlink()
+        raise ValueError(f"{path}: {error}; move it away to go on") from None
+    except BaseException:
+        staged.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def _whole(line: bytes, number: int) -> bool:
+    """Whether the line is complete; if not, it is the file's last one."""
+    if line.endswith(b"\n"):
+        return True
+    if len(line) >= _MAX_LINE_BYTES:
+        raise ValueError(f"line {number} is longer than {_MAX_LINE_BYTES} bytes")
+    return False
+
+
+def _header(fields: Sequence[str]) -> bytes:
+    for name in fields:
+        if not name or not name.isprintable() or "," in name or '"' in name:
+            raise ValueError(f"{name[:40]!r} cannot be the name of a column")
+    if not fields or len(set(fields)) < len(fields):
+        raise ValueError("a header needs at least one name, and none twice")
+    return (",".join(fields) + "\n").encode()
+
+
+def _parse_row(line: bytes, number: int, count: int) -> list[float]:
+    cells = line.rstrip(b"\n").split(b",")
+    if len(cells) != count:
+        raise ValueError(f"line {number} has {len(cells)} cells, the header {count}")
+    try:
+        return [float(cell) if cell else math.nan for cell in cells]
+    except ValueError:
+        raise ValueError(f"line {number} has a cell that is not a number") from None
+
+
+def _number(value: float) -> str:
+    """The shortest text that reads back as the same float64; empty for NaN."""
+    if isinstance(value, int | np.integer):
+        return str(int(value))  # int: or a bool would be a word
+    number = float(value)
+    if math.isnan(number):
+        return ""
+    # 2**53: from there on a float64 is whole whether it was meant so or not. -0.0 keeps its sign.
+    if number.is_integer() and abs(number) < 2**53 and (number or math.copysign(1, number) > 0):
+        return str(int(number))
+    return repr(number)
