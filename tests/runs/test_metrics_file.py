@@ -96,8 +96,7 @@ def test_rows_are_copies(path: Path) -> None:
     rows = MetricsReader(path).read().rows
     writer.append((9, 9, 9))
     assert rows.tolist() == [[0, 0, 0]]
-    assert rows.flags.owndata or rows.base is not None
-    rows[:] = 1  # the reader's own
+    rows[:] = 1  # writable: nothing of the file
 
 
 @pytest.mark.parametrize("capacity", [4, 10, 64])
@@ -414,7 +413,7 @@ def test_truncated(path: Path, size: int) -> None:
     reader = MetricsReader(path)
     os.truncate(path, size)
     for read in (reader.read, lambda: MetricsReader(path)):
-        with pytest.raises(MetricsFileError, match="truncated|has .* bytes"):
+        with pytest.raises(MetricsFileError, match=r"truncated|has .* bytes"):
             read()
 
 
@@ -455,7 +454,7 @@ def example() -> str:
 @pytest.mark.parametrize("rows", [0, 3, 11])
 def test_the_documented_reader_reads(path: Path, rows: int) -> None:
     write(path, rows, capacity=4).close()
-    assert len(example().splitlines()) <= 16
+    assert len(example().splitlines()) <= 15
     assert "operant" not in example()
     command = [sys.executable, "-W", "error", "-c", example(), str(path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)

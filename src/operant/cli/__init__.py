@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from operant import __version__
-from operant.cli import bench, check, envs
+from operant.cli import bench, check, config, envs, eval, export, plot, record, runs, train
 from operant.cli.screen import Interrupted, UserError, errors, verb
 
 app = typer.Typer(
@@ -19,6 +19,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
+app.command("train", epilog=train.EXAMPLE)(verb(train.train))
+app.command("eval", epilog=eval.EXAMPLE)(verb(eval.evaluate))
+app.command("record", epilog=record.EXAMPLE)(verb(record.record))
+app.command("plot", epilog=plot.EXAMPLE)(verb(plot.plot))
+app.command("export", epilog=export.EXAMPLE)(verb(export.export))
+app.add_typer(runs.app, name="runs")
+app.command("config", epilog=config.EXAMPLE)(verb(config.config))
 app.command("envs", epilog=envs.EXAMPLE)(verb(envs.envs))
 app.command("check", epilog=check.EXAMPLE)(verb(check.check))
 app.add_typer(bench.app, name="bench")

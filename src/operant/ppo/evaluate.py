@@ -103,7 +103,9 @@ def evaluate(
     batch = evaluation_env(env, config, size)
     returns: list[np.ndarray] = []
     lengths: list[np.ndarray] = []
-    for info in play(agent, batch, deterministic, seed):
+    for info in steps(agent, batch, deterministic, seed):
+        if not info:
+            continue
         counted = info["_episode"] & (shares > 0)
         shares[counted] -= 1
         returns.append(info["episode"]["r"][counted])
@@ -114,8 +116,8 @@ def evaluate(
     return Evaluation(np.concatenate(returns), np.concatenate(lengths))
 
 
-def play(agent: Agent, batch: VecEnv, deterministic: bool, seed: int) -> Iterator[dict[str, Any]]:
-    """Step a batch for ever; yields the info of each step in which an episode ended."""
+def steps(agent: Agent, batch: VecEnv, deterministic: bool, seed: int) -> Iterator[dict[str, Any]]:
+    """Reset a batch and step it for ever; yields the info of each step."""
     noise = np.empty((1, batch.num_envs, agent.distribution.noise_size), np.float32)
     obs, _ = batch.reset(seed=seed)
     step = 0
@@ -126,5 +128,4 @@ def play(agent: Agent, batch: VecEnv, deterministic: bool, seed: int) -> Iterato
             action = agent.act(obs, None if deterministic else noise[0])
         obs, _, _, _, info = batch.step(action)
         step += 1
-        if info:
-            yield info
+        yield info

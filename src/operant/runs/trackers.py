@@ -100,7 +100,7 @@ def _extra(module: str, name: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name != module.partition(".")[0]:
+        if (error.name or "").partition(".")[0] != module.partition(".")[0]:
             raise  # it is there, and something of its own is missing
         raise ValueError(
             f"{name} is not installed: pip install 'operant[{name.lower()}]'"

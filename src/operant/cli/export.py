@@ -1,0 +1,49 @@
+"""``operant export``: a policy for other programs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from operant.cli.agent import open_agent
+from operant.cli.screen import errors, mistakes, output
+
+EXAMPLE = "Example:  operant export latest --onnx policy.onnx"
+
+
+def export(
+    run: Annotated[
+        str, Argument(metavar="RUN", help="A run's name, 'latest', or a path to a checkpoint.")
+    ],
+    onnx: Annotated[Path, Option(metavar="FILE", help="Where to write the ONNX file.")] = Path(
+        "policy.onnx"
+    ),
+    checkpoint: Annotated[
+        str, Option(metavar="STEP", help="Which checkpoint: a step, 'best' or 'latest'.")
+    ] = "latest",
+    env: Annotated[
+        str, Option(metavar="file.py:Class", help="Code of an environment that is not registered.")
+    ] = "",
+    as_json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Write a policy as ONNX, normalisation included, and compare it with the original.
+
+    Input ``obs``, outputs ``action`` (the most probable one), ``head`` and ``value``.
+    """
+    with errors.status("loading"):
+        opened = open_agent(run, checkpoint, env)
+    with errors.status("exporting"), mistakes():
+        from operant.ppo.export import export_agent
+
+        difference = export_agent(opened.agent, opened.env, opened.config, onnx)
+    if as_json:
+        print(json.dumps({"file": str(onnx), "largest_difference": difference}))
+        return
+    output.print(
+        f"{onnx}: same actions in onnxruntime; head and value differ by {difference:.1e} at most",
+        highlight=False,
+        soft_wrap=True,
+    )

@@ -1,0 +1,95 @@
+"""``operant record``: see what a policy does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
+
+from operant.cli.agent import Opened, open_agent
+from operant.cli.screen import UserError, errors, mistakes, output
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from operant.envs.env import Env
+
+EXAMPLE = "Example:  operant record latest --out agent.gif"
+
+
+def record(
+    run: Annotated[
+        str, Argument(metavar="RUN", help="A run's name, 'latest', or a path to a checkpoint.")
+    ],
+    out: Annotated[
+        Path, Option(metavar="FILE", help="agent.gif, agent.mp4 (needs ffmpeg) or agent.png.")
+    ] = Path("agent.gif"),
+    episodes: Annotated[int, Option(min=1, help="Episodes, one after the other.")] = 1,
+    seconds: Annotated[float, Option(min=0.1, help="At most so long a film.")] = 20.0,
+    deterministic: Annotated[
+        bool,
+        Option("--deterministic/--stochastic", help="The most probable actions, or samples."),
+    ] = True,
+    seed: Annotated[int, Option(min=0, help="Which episodes.")] = 0,
+    checkpoint: Annotated[
+        str, Option(metavar="STEP", help="Which checkpoint: a step, 'best' or 'latest'.")
+    ] = "latest",
+    env: Annotated[
+        str, Option(metavar="file.py:Class", help="Code of an environment that is not registered.")
+    ] = "",
+    as_json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Film a trained policy: a GIF, an MP4, or a strip of pictures as PNG."""
+    from operant.film import write_film
+
+    with errors.status("loading"):
+        opened = open_agent(run, checkpoint, env)
+    if not hasattr(_env_class(opened), "render"):
+        raise UserError(
+            f"{opened.config.env.id} has no render function, so there is nothing to film"
+        )
+    film = _Film(opened, episodes, seconds, deterministic, seed)
+    with errors.status(f"filming {opened.config.env.id}"), mistakes():
+        frames = write_film(out, film, film.fps)
+    if as_json:
+        played = [float(value) for value in film.returns]
+        print(json.dumps({"file": str(out), "frames": frames, "fps": film.fps, "returns": played}))
+        return
+    played_text = ", ".join(f"{value:.1f}" for value in film.returns) or "not finished"
+    output.print(f"{out}: {frames} frames; return {played_text}", highlight=False, soft_wrap=True)
+
+
+class _Film:
+    """Frames of some episodes, drawn as they are asked for; the returns as they become known."""
+
+    def __init__(
+        self, opened: Opened, episodes: int, seconds: float, deterministic: bool, seed: int
+    ) -> None:
+        self._opened, self._episodes, self._seconds = opened, episodes, seconds
+        self._deterministic, self._seed = deterministic, seed
+        self.fps: float = _env_class(opened).render_fps
+        self.returns: list[float] = []
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        from operant.ppo.evaluate import evaluation_env, steps
+
+        opened = self._opened
+        batch = evaluation_env(opened.env, opened.config.env, 1)
+        left = max(1, round(self._seconds * self.fps))
+        for info in steps(opened.agent, batch, self._deterministic, self._seed):
+            if "episode" in info:
+                self.returns.append(float(info["episode"]["r"][0]))
+            yield batch.render_one(0)
+            left -= 1
+            if left == 0 or len(self.returns) == self._episodes:
+                break
+        batch.close()
+
+
+def _env_class(opened: Opened) -> type[Env]:
+    from operant.envs.registry import get_env
+
+    return get_env(opened.env) if isinstance(opened.env, str) else opened.env

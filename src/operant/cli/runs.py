@@ -1,0 +1,84 @@
+"""``operant runs``: what was trained here."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from operant.cli.screen import UserError, mistakes, output, short, verb
+
+app = typer.Typer(
+    help="List the runs, or remove some.",
+    invoke_without_command=True,
+    epilog="Example:  operant runs --json",
+)
+
+
+@app.callback()
+@verb
+def runs(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List the runs, the newest last: environment, state, steps, return."""
+    if context.invoked_subcommand is not None:
+        return
+    from operant.runs.directory import list_runs, runs_folder
+    from operant.runs.summary import summary
+
+    found = [summary(run) for run in list_runs()]
+    if as_json:
+        print(json.dumps({"runs": [one.to_dict() for one in found]}, indent=2))
+        return
+    if not found:
+        output.print(f"no runs yet in {runs_folder()}; start one: operant train CartPole-v1")
+        return
+    table = Table(box=None, pad_edge=False)
+    for name in ("run", "env", "state", "steps", "return", "seconds"):
+        right = name in ("steps", "return", "seconds")
+        table.add_column(name, justify="right" if right else "left", overflow="fold")
+    colours = {"running": "cyan", "finished": "green", "failed": "red", "stale": "yellow"}
+    for one in found:
+        colour = colours.get(one.state or "", "default")
+        table.add_row(
+            f"[bold]{escape(one.run_id)}[/bold]",
+            escape(_printable(one.env or "?")),
+            f"[{colour}]{one.state or '?'}[/{colour}]",
+            "-" if one.steps is None else short(one.steps),
+            "-" if one.mean_return is None else f"{one.mean_return:.1f}",
+            "-" if one.seconds is None else f"{one.seconds:.1f}",
+        )
+    output.print(table)
+
+
+@app.command("rm", epilog="Example:  operant runs rm cartpole-v1-20261115-060000")
+@verb
+def remove(
+    names: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs by name.")],
+    force: Annotated[
+        bool, typer.Option("--force", help="Also one that is still being trained.")
+    ] = False,
+) -> None:
+    """Remove runs with everything in them."""
+    from operant.runs.directory import list_runs
+    from operant.runs.summary import summary
+
+    known = {run.id: run for run in list_runs()}
+    for name in names:
+        if name not in known:
+            raise UserError(f"there is no run {name!r}; `operant runs` lists them")
+        if summary(known[name]).state == "running" and not force:
+            raise UserError(f"{name} is being trained; stop it first, or pass --force")
+    for name in names:
+        with mistakes():
+            known[name].remove()
+        output.print(f"removed {name}", highlight=False)
+
+
+def _printable(text: str) -> str:
+    """Without control characters, which a terminal would obey."""
+    return "".join(c if c.isprintable() else "?" for c in text)

@@ -1,0 +1,43 @@
+"""Writing an agent as ONNX, and trying it on observations it would meet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from operant.envs.env import Env
+from operant.models.onnx import export_onnx, verify_onnx
+from operant.ppo.agent import Agent
+from operant.ppo.config import Config
+from operant.ppo.evaluate import evaluation_env, steps
+
+_ENVS, _STEPS = 16, 32
+
+
+def export_agent(agent: Agent, env: type[Env] | str, config: Config, path: Path) -> float:
+    """Write the policy to `path`; the largest difference that onnxruntime shows on observations of
+    real episodes.
+
+    Raises:
+        ValueError: the ONNX packages are missing, or the written policy acts differently.
+    """
+    distribution = agent.distribution
+
+    def action(head: Tensor) -> Tensor:
+        return distribution.to_env(distribution.mode(head))
+
+    shape, dtype = agent.observation_space.shape, agent.observation_space.dtype
+    assert shape is not None
+    obs_dtype = torch.from_numpy(np.empty(0, dtype)).dtype
+    export_onnx(agent.policy, shape, path, obs_dtype=obs_dtype, postprocess=action)
+    batch = evaluation_env(env, config.env, _ENVS)
+    met = []
+    for k, _ in enumerate(steps(agent, batch, deterministic=False, seed=0)):
+        met.append(batch.get_state()["obs"])
+        if k + 1 == _STEPS:
+            break
+    batch.close()
+    return verify_onnx(agent.policy, torch.from_numpy(np.concatenate(met)), path, action)
