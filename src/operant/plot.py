@@ -68,10 +68,8 @@ def plot_runs(curves: Sequence[Curve], path: Path, *, title: str = "") -> None:
         raise ValueError(f"a chart's name must end in .png, .svg or .pdf, got {path.name!r}")
     figure = draw_runs(curves, title=title)
     image = io.BytesIO()
-    # Without a date the same runs give the same file.
-    undated: dict[str, Any] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
     with _quiet():
-        figure.savefig(image, format=kind[1:], dpi=figure.dpi, metadata=undated.get(kind))
+        figure.savefig(image, format=kind[1:], dpi=figure.dpi)
     part = path.with_name(f".{path.name[:99]}.{os.getpid()}.part")  # A name may have 255 bytes.
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -338,7 +336,8 @@ def _draw_thresholds(axes: Axes, runs: Sequence[Curve], lines: Sequence[Floats])
     from matplotlib.patheffects import withStroke
 
     taken: list[Any] = []
-    for threshold in sorted({run.threshold for run in runs if run.threshold is not None}):
+    thresholds = {run.threshold for run in runs if run.threshold is not None}
+    for threshold in sorted(thresholds, reverse=True):
         axes.axhline(threshold, color=_GRAY, linewidth=1.1, dashes=(4, 3), zorder=2.5)
         text = axes.annotate(
             "solved",

@@ -37,6 +37,8 @@ def records(file: Path) -> list[Any]:
             at += block - at % block
             continue
         _, size, part = struct.unpack_from("<IHB", data, at)
+        if at + 7 + size > len(data):
+            break  # still being written
         pending += data[at + 7 : at + 7 + size]
         at += 7 + size
         if part in (1, 4):  # whole, or the last piece
@@ -56,11 +58,13 @@ def test_offline(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     log.write({"steps": 20, "reward": 2.5, "loss": 0.5})
     log.close()
     log.close()
-    (file,) = folder.glob("wandb/offline-run-*/run-run-7.wandb")
+    found: list[Any] = []
     end = time.monotonic() + 20  # W&B's own process writes the file, after `close` has returned
-    while not any(kind(r) == "exit" for r in (found := records(file))):
+    while "exit" not in map(kind, found):
         assert time.monotonic() < end
         time.sleep(0.05)
+        for file in folder.glob("wandb/offline-run-*/run-run-7.wandb"):
+            found = records(file)
     (run,) = (r.run for r in found if kind(r) == "run")
     assert (run.run_id, run.project) == ("run-7", "cart")
     config = {item.key: json.loads(item.value_json) for item in run.config.update}

@@ -55,7 +55,7 @@ def evaluation_env(env: type[Env] | str, config: EnvConfig, num_envs: int) -> Ve
         env,
         num_envs,
         backend=config.backend,
-        autoreset_mode=AutoresetMode.NEXT_STEP,
+        autoreset_mode=AutoresetMode.SAME_STEP,
         copy=False,
         **config.params,
     )
@@ -71,7 +71,7 @@ def evaluation_env(env: type[Env] | str, config: EnvConfig, num_envs: int) -> Ve
         env,
         num_envs,
         backend=config.backend,
-        autoreset_mode=AutoresetMode.NEXT_STEP,
+        autoreset_mode=AutoresetMode.SAME_STEP,
         copy=False,
         max_episode_steps=config.max_episode_steps,
         **config.params,

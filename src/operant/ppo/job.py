@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from operant.buffers.normalizer import RunningNormalizer
 from operant.buffers.rollout import RolloutBuffer
 from operant.models.distributions import Distribution
+from operant.ppo.adam import Adam
 from operant.ppo.config import Config
 from operant.vector.env import VecEnv
 
@@ -24,7 +25,7 @@ class Job:
     env: VecEnv
     policy: nn.Module
     distribution: Distribution
-    optimizer: torch.optim.Optimizer
+    optimizer: Adam
     device: torch.device
     obs_normalizer: RunningNormalizer | None
     return_normalizer: RunningNormalizer | None

@@ -33,11 +33,7 @@ Arrays = dict[str, dict[str, np.ndarray]]
 def snapshot(ppo: PPO) -> tuple[Arrays, dict[str, Any]]:
     """Everything about a trainer, as copies: arrays by file, and facts for JSON."""
     model = {name: _array(tensor) for name, tensor in ppo.policy.state_dict().items()}
-    optimizer = {
-        f"{name}.{key}": _array(tensor)
-        for name, parameter in _trained(ppo.policy)
-        for key, tensor in ppo.optimizer.state.get(parameter, {}).items()
-    }
+    optimizer = {name: _array(tensor) for name, tensor in _optimizer_tensors(ppo).items()}
     random = {"torch": _array(torch.get_rng_state()), "predict": _array(ppo.random.get_state())}
     if ppo.device.type == "cuda":
         random["cuda"] = _array(torch.cuda.get_rng_state(ppo.device))
@@ -55,6 +51,7 @@ def snapshot(ppo: PPO) -> tuple[Arrays, dict[str, Any]]:
         "iteration": ppo.iteration,
         "steps": ppo.steps,
         "episodes": ppo.episodes,
+        "optimizer_steps": ppo.optimizer.count,
         "seconds": ppo.seconds,
         "best_return": ppo.best_return,
         "recent": [list(pair) for pair in ppo.recent],
@@ -204,22 +201,24 @@ def load_weights(policy: nn.Module, checkpoint: Checkpoint) -> None:
 def _put_optimizer(ppo: PPO, checkpoint: Checkpoint) -> None:
     where = checkpoint.path / "optimizer.safetensors"
     arrays = checkpoint.arrays["optimizer"]
-    if not arrays:  # saved before the first update
-        ppo.optimizer.state.clear()
-        return
-    for name, parameter in _trained(ppo.policy):
-        state = {}
-        for key, like in (
-            ("step", torch.zeros(())),
-            ("exp_avg", parameter),
-            ("exp_avg_sq", parameter),
-        ):
-            array = arrays.get(f"{name}.{key}")
-            if array is None:
-                raise CheckpointError(f"{where} has no entry {name}.{key}")
-            _check_tensor(array, like, f"{name}.{key}", where)
-            state[key] = torch.from_numpy(array.copy()).to(ppo.device)
-        ppo.optimizer.state[parameter] = state
+    for name, tensor in _optimizer_tensors(ppo).items():
+        if name not in arrays:
+            raise CheckpointError(f"{where} has no entry {name}")
+        _check_tensor(arrays[name], tensor, name, where)
+        tensor.copy_(torch.from_numpy(arrays[name].copy()))
+    facts = checkpoint.path / "facts.json"
+    ppo.optimizer.count = int(_number(checkpoint.facts, "optimizer_steps", facts))
+
+
+def _optimizer_tensors(ppo: PPO) -> dict[str, torch.Tensor]:
+    """Views of the optimiser's moments, by parameter."""
+    adam = ppo.optimizer
+    names = [name for name, p in ppo.policy.named_parameters() if p.requires_grad]
+    return {
+        f"{name}.{moment}": piece
+        for moment in ("exp_avg", "exp_avg_sq")
+        for name, piece in zip(names, torch.split(getattr(adam, moment), adam.sizes), strict=True)
+    }
 
 
 def _check_tensor(array: np.ndarray, like: torch.Tensor, name: str, where: Path) -> None:
@@ -284,10 +283,6 @@ def _spaces_of(env: str | type[Env], config: Config) -> tuple[Any, Any]:
 
     rules = Rules.of(get_env(env) if isinstance(env, str) else env, dict(config.env.params))
     return rules.observation.space, rules.action.space
-
-
-def _trained(policy: nn.Module) -> list[tuple[str, nn.Parameter]]:
-    return [(name, p) for name, p in policy.named_parameters() if p.requires_grad]
 
 
 def _array(tensor: torch.Tensor) -> np.ndarray:

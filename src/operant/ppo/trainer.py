@@ -15,6 +15,7 @@ from torch import nn
 
 from operant.envs.env import Env
 from operant.models.distributions import Distribution, distribution_for
+from operant.ppo.adam import Adam
 from operant.ppo.agent import Agent
 from operant.ppo.callbacks import Callback
 from operant.ppo.config import Config, dotted_name
@@ -99,12 +100,7 @@ class PPO:
             self.env.single_action_space, config.policy.squash
         )
         self._check_policy()
-        self.optimizer = torch.optim.Adam(
-            [p for p in policy.parameters() if p.requires_grad],
-            lr=config.ppo.learning_rate,
-            eps=config.ppo.adam_eps,
-            fused=True,
-        )
+        self.optimizer = Adam(policy.parameters(), config.ppo.adam_eps)
         job = Job(
             config,
             self.env,

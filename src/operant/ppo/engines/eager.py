@@ -45,8 +45,6 @@ class EagerEngine:
         )
         self._noise = np.empty((ppo.num_steps, env.num_envs, dist.noise_size), np.float32)
         self._return_carry = np.zeros(env.num_envs, np.float32)
-        self._parameters = [p for p in job.policy.parameters() if p.requires_grad]
-        self._gradient = flat_gradient(self._parameters)
         on_cpu = job.device.type == "cpu"
         self._slice = SLICE if on_cpu else 0
         self._threads = Threads(job.config.run.threads or usable_cores() if on_cpu else 1)
@@ -107,15 +105,13 @@ class EagerEngine:
     def update(self, iteration: int, learning_rate: float, clip: float) -> dict[str, float]:
         """Epochs over shuffled minibatches; see `Engine`."""
         job, ppo = self.job, self.job.config.ppo
-        for group in job.optimizer.param_groups:
-            group["lr"] = learning_rate
         names = ("obs", "action", "log_prob", "advantage", "target", "value")
         data = [tensor.to(job.device) for tensor in self.buffer.flat(*names)]
         rows: list[Tensor] = []
         for epoch in range(ppo.epochs):
             order = shuffled(len(self.buffer), job.config.run.seed, iteration, epoch)
             minibatches = torch.from_numpy(order).to(job.device).tensor_split(ppo.minibatches)
-            rows += [self._train_on(index, data, clip) for index in minibatches]
+            rows += [self._train_on(index, data, learning_rate, clip) for index in minibatches]
             if ppo.target_kl:
                 kl = torch.stack(rows[-ppo.minibatches :])[:, 3].mean().item()
                 if kl > ppo.target_kl:
@@ -128,9 +124,11 @@ class EagerEngine:
         means = dict(zip((*_FIGURES, "grad_norm"), figures.mean(0).tolist(), strict=True))
         return {**means, "epochs": len(rows) / ppo.minibatches}
 
-    def _train_on(self, index: Tensor, data: list[Tensor], clip: float) -> Tensor:
+    def _train_on(
+        self, index: Tensor, data: list[Tensor], learning_rate: float, clip: float
+    ) -> Tensor:
         """One optimiser step on the samples `index` ``[B]``; figures ``[6]``, on the device."""
-        ppo = self.job.config.ppo
+        ppo, optimizer = self.job.config.ppo, self.job.optimizer
         advantage = data[3][index]
         if ppo.normalize_advantage:
             advantage = normalized(advantage)
@@ -140,23 +138,23 @@ class EagerEngine:
         def gradient_of(part: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
             loss = self._loss(*part, data, clip)
             share = len(part[0]) / len(index)
-            pieces = torch.autograd.grad(loss.total * share, self._parameters)
+            pieces = torch.autograd.grad(loss.total * share, optimizer.parameters)
             return torch.cat([piece.flatten() for piece in pieces]), torch.stack(loss[1:]) * share
 
         found = self._threads.map(gradient_of, parts)
         # Added in the order of the slices: the sum does not depend on the threads.
-        self._gradient.copy_(found[0][0])
-        figures = found[0][1]
-        for gradient, some_figures in found[1:]:
-            self._gradient += gradient
+        gradient, figures = optimizer.gradient, found[0][1]
+        gradient.copy_(found[0][0])
+        for some_gradient, some_figures in found[1:]:
+            gradient += some_gradient
             figures += some_figures
-        norm = self._gradient.norm()
+        norm = gradient.norm()
         if ppo.max_grad_norm:
-            self._gradient.mul_((ppo.max_grad_norm / (norm + 1e-6)).clamp(max=1.0))
+            gradient.mul_((ppo.max_grad_norm / (norm + 1e-6)).clamp(max=1.0))
         if self.job.config.run.nan_guard:
             # A bad gradient moves nothing, so that the weights stay good; reported at the end.
-            self._gradient.nan_to_num_(0.0, 0.0, 0.0)
-        self.job.optimizer.step()
+            gradient.nan_to_num_(0.0, 0.0, 0.0)
+        optimizer.step(learning_rate)
         return torch.cat([figures, norm.unsqueeze(0)])
 
     def _loss(self, index: Tensor, advantage: Tensor, data: list[Tensor], clip: float) -> Loss:
@@ -218,23 +216,3 @@ class EagerEngine:
         if not isinstance(carry, np.ndarray) or carry.shape != self._return_carry.shape:
             raise ValueError(f"return_carry must have shape {self._return_carry.shape}")
         self._return_carry[:] = carry
-
-
-def flat_gradient(parameters: list[torch.nn.Parameter]) -> Tensor:
-    """One vector whose pieces are the ``grad`` of all parameters.
-
-    Adding, measuring and scaling gradients are then one operation each.
-
-    Raises:
-        ValueError: no parameters, or not in float32.
-    """
-    if not parameters:
-        raise ValueError("the policy has no parameters to train")
-    for parameter in parameters:
-        if parameter.dtype != torch.float32:
-            raise ValueError(f"the policy's parameters must be float32, got {parameter.dtype}")
-    sizes = [parameter.numel() for parameter in parameters]
-    flat = torch.zeros(sum(sizes), device=parameters[0].device)
-    for parameter, piece in zip(parameters, torch.split(flat, sizes), strict=True):
-        parameter.grad = piece.view_as(parameter)
-    return flat
