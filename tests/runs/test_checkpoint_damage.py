@@ -363,7 +363,7 @@ def damages(draw: st.DrawFn) -> tuple[str, Callable[[bytes], bytes]]:
     return name, damage
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(damages(), st.booleans())
 def test_fuzz(original: Path, damage: tuple[str, Callable[[bytes], bytes]], vouch: bool) -> None:
     """An error or the original; where the manifest vouches for the damage, an error or any load."""

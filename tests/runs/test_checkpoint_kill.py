@@ -27,7 +27,7 @@ from operant.runs.checkpoint import (
     save_checkpoint,
 )
 
-KILLS = 12
+KILLS = 10
 # What a save does to the disk, apart from writing bytes.
 CALLS = ("mkdir", "fsync", "rename", "replace", "unlink", "rmdir")
 
@@ -39,7 +39,6 @@ from operant.runs.checkpoint import mark_best, prune_checkpoints, save_checkpoin
 
 folder, step = Path(sys.argv[1]), int(sys.argv[2])
 weights = np.zeros(200_000)
-print("ready", flush=True)
 while True:
     for again in (0, 1):  # every step twice, with other content: the second replaces the first
         weights[:] = step + again / 2
@@ -58,20 +57,18 @@ def test_kill_at_random_during_saves(tmp_path: Path) -> None:
         command = [sys.executable, "-c", SAVER, str(tmp_path), str(int(value) + 1)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as saver:
             assert saver.stdout is not None
-            assert saver.stdout.readline() == "ready\n"
-            time.sleep(rng.uniform(0.01, 0.15))
+            first = saver.stdout.readline()
+            time.sleep(rng.uniform(0.0, 0.1))
             saver.kill()
-            acknowledged = [float(line) for line in saver.stdout if line.endswith("\n")]
+            lines = [first, *saver.stdout]
         assert saver.returncode == -signal.SIGKILL
-        value = max([value, *acknowledged])
-        if not list(tmp_path.glob("latest")):
-            continue  # killed within the very first save
+        value = max(float(line) for line in lines if line.endswith("\n"))
         loaded = load_checkpoint(latest_checkpoint(tmp_path))
         assert loaded.facts["value"] >= value
         assert (loaded.arrays["model"]["w"] == loaded.facts["value"]).all()
         assert int(loaded.facts["value"]) == loaded.step
         value = loaded.facts["value"]
-    assert value > KILLS
+    assert value >= KILLS
     prune_checkpoints(tmp_path, 2)
     assert sorted(p.name for p in tmp_path.iterdir() if not p.name.isdigit()) == ["best", "latest"]
 
@@ -82,7 +79,8 @@ import os, shutil, signal, sys
 from pathlib import Path
 import numpy as np
 from operant.runs.checkpoint import (
-    latest_checkpoint, load_checkpoint, mark_best, prune_checkpoints, save_checkpoint
+    latest_checkpoint, list_checkpoints, load_checkpoint, mark_best, prune_checkpoints,
+    save_checkpoint, verify_checkpoint
 )
 
 root, names = Path(sys.argv[1]), sys.argv[2].split(",")
@@ -143,6 +141,8 @@ for job, before, after in (
             assert not done
             shutil.rmtree(folder, ignore_errors=True)
             continue
+        for path in list_checkpoints(folder):  # whatever has a step's name is whole
+            verify_checkpoint(path)
         found = load_checkpoint(latest_checkpoint(folder))
         assert found.facts["value"] in (before, after), (job, n, found)
         assert (found.arrays["model"]["w"] == found.facts["value"]).all()
@@ -211,8 +211,9 @@ def test_disk_full_at_each_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         found = load_checkpoint(latest_checkpoint(folder))
         assert found.facts["value"] in (3, step + 0.5)
         assert not [p.name for p in folder.iterdir() if p.name.startswith(".tmp-0")]
-        for k in (1, 2):
-            assert load_checkpoint(list_checkpoints(folder)[k - 1]).facts == {"value": k}
+        values = [load_checkpoint(path).facts["value"] for path in list_checkpoints(folder)]
+        assert values[:2] == [1, 2]
+        assert values[2:] in ([[3], [3, 4.5]] if step == 4 else [[3], [3.5]])
     assert failures >= 9
     assert load_checkpoint(latest_checkpoint(folder)).facts == {"value": step + 0.5}
 

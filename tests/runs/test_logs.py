@@ -190,11 +190,12 @@ def test_a_resume_that_fails_changes_nothing(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
-        with pytest.raises(OSError, match="No space left"):
-            make(kind, path, 2)
-    assert path.read_bytes() == before
+    for call in ("fsync", "replace"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, call, full)
+            with pytest.raises(OSError, match="No space left"):
+                make(kind, path, 2)
+        assert path.read_bytes() == before
     for garbage in (b"garbage\n", b"1,2\n", b"[" * 100_000 + b"\n", b"\xff\n", b"x" * 2**21):
         path.write_bytes(before + garbage)
         with pytest.raises(ValueError, match=r"metrics\.csv: line \d+ .*move it away"):
@@ -252,9 +253,10 @@ def test_kill_while_rows_are_written(path: Path) -> None:
         command = [sys.executable, "-c", KILLED, str(path), str(last)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
             assert writer.stdout is not None
-            noted = int(writer.stdout.readline())
+            line = writer.stdout.readline()
             writer.kill()
         assert writer.returncode == -signal.SIGKILL
+        noted = int(line)
         columns = read_csv(path)
         assert len(columns["iteration"]) >= noted
         np.testing.assert_array_equal(columns["iteration"], np.arange(len(columns["iteration"])))

@@ -11,13 +11,15 @@ import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Any, get_type_hints
 
-from operant.models.names import ACTIVATION_NAMES
+from operant.models.names import ACTIVATION_NAMES, LOG_STD_RANGE
 
 SCHEDULES = ("constant", "linear", "cosine")
 ENGINES = ("auto", "eager", "graph", "fused")
 BACKENDS = ("auto", "reference", "cpu")
+_PARAMS = "env.params."
 
 
 def option(
@@ -68,7 +70,12 @@ class PolicyConfig(_Checked):
     activation: str = option("tanh", "after each hidden layer", choices=ACTIVATION_NAMES)
     shared: bool = option(False, "one trunk for actor and critic")
     normalize_obs: bool = option(False, "normalise observations by running statistics")
-    log_std: float = option(0.0, "Box actions: log of the standard deviation at the start")
+    log_std: float = option(
+        0.0,
+        "Box actions: log of the standard deviation at the start",
+        least=LOG_STD_RANGE[0],
+        most=LOG_STD_RANGE[1],
+    )
     squash: bool = option(False, "Box actions: tanh onto the bounds instead of clipping")
 
 
@@ -77,7 +84,7 @@ class PPOConfig(_Checked):
     """The algorithm."""
 
     num_steps: int = option(128, "steps of each environment in a rollout", least=1)
-    epochs: int = option(4, "passes over a rollout", least=1)
+    epochs: int = option(4, "passes over a rollout", least=1, most=2**16 - 1)
     minibatches: int = option(4, "updates in a pass", least=1)
     learning_rate: float = option(2.5e-4, "Adam's step size", above=0.0)
     learning_rate_schedule: str = option("constant", "towards 0 at the end", choices=SCHEDULES)
@@ -134,18 +141,35 @@ class Config:
     def replaced(self, values: Mapping[str, Any]) -> Config:
         """A copy with values replaced by dotted name, such as ``{"ppo.clip": 0.1}``.
 
+        ``"env.params"`` replaces all parameters of the environment, ``"env.params.gravity"`` one.
+
         Raises:
             ValueError: an unknown name (the message has the nearest one), or a bad value.
         """
+        return dataclasses.replace(self, **self.replaced_sections(values))
+
+    def replaced_sections(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The sections that `replaced` would change, by name; it alone checks that they agree.
+
+        Raises:
+            ValueError: see `replaced`.
+        """
         changed: dict[str, dict[str, Any]] = {}
+        params: dict[str, Any] = {}
         for name, value in values.items():
             section, key = _known(name)
-            changed.setdefault(section, {})[key] = value
-        sections = {
+            if name.startswith(_PARAMS):
+                params[name.removeprefix(_PARAMS)] = value
+            else:
+                changed.setdefault(section, {})[key] = value
+        if params:
+            env = changed.setdefault("env", {})
+            whole = _converted("env.params", env.get("params", self.env.params), Mapping)
+            env["params"] = {**whole, **params}
+        return {
             section: dataclasses.replace(getattr(self, section), **new)
             for section, new in changed.items()
         }
-        return dataclasses.replace(self, **sections)
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Plain numbers, strings, lists and dicts, by section."""
@@ -189,11 +213,13 @@ def option_names() -> dict[str, str]:
 def dotted_name(key: str) -> str:
     """The dotted name of a field, from that or from its last part alone (these are unique).
 
+    ``env.params.NAME`` is a name too, whatever NAME is: only the environment knows.
+
     Raises:
         ValueError: unknown; the message has the nearest one.
     """
     names = option_names()
-    if key in names or key.startswith("env.params."):
+    if key in names or (key.startswith(_PARAMS) and key != _PARAMS):
         return key
     for name in names:
         if name.partition(".")[2] == key:
@@ -217,8 +243,7 @@ def flattened(tables: Mapping[str, Any]) -> dict[str, Any]:
     for section, table in tables.items():
         if section not in SECTIONS:
             if not isinstance(table, Mapping):
-                dotted_name(section)  # names what was meant, or
-                name = dotted_name(section)
+                name = dotted_name(section)  # unknown: raises, and names what was meant
                 raise ValueError(f"{section!r} belongs in a section: [{name.partition('.')[0]}]")
             near = difflib.get_close_matches(section, SECTIONS, 1, 0.5)
             hint = f"did you mean [{near[0]}]?" if near else f"known: {', '.join(SECTIONS)}"
@@ -245,34 +270,69 @@ def _converted(name: str, value: Any, kind: Any) -> Any:
             return value
         raise ValueError(f"{name} must be true or false, got {value!r}")
     if kind is str:
-        if isinstance(value, str):
-            return value
-        raise ValueError(f"{name} must be a string, got {value!r}")
+        return _text(name, value)
     if kind is int:
         return _whole(name, value)
     if kind is float:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if number and math.isfinite(value):
-            return float(value)
+        number = _number(value)
+        if number is not None and math.isfinite(number):
+            return float(number)
         raise ValueError(f"{name} must be a finite number, got {value!r}")
     if kind == tuple[int, ...]:
         if isinstance(value, list | tuple):
             return tuple(_whole(name, item) for item in value)
         raise ValueError(f"{name} must be a list of integers, got {value!r}")
-    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) and key for key in value):
         raise ValueError(f"{name} must be a table of parameters, got {value!r}")
-    for key, item in value.items():
-        if not isinstance(item, bool | int | float | str):
-            raise ValueError(f"{name}.{key} must be a number, a string or a flag, got {item!r}")
-    return dict(value)
+    return {
+        _text(f"{name}: a name", key): _parameter(f"{name}.{key}", item)
+        for key, item in value.items()
+    }
+
+
+def _number(value: Any) -> int | float | None:
+    """A real number as Python's own int or float, so that it is written as such; None if it is not
+    one, or an integer that no float holds."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return int(value) if isinstance(value, Integral) else number
 
 
 def _whole(name: str, value: Any) -> int:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
+    number = _number(value)
+    if isinstance(number, int) or (number is not None and number.is_integer()):
+        whole = int(number)
+        if -(2**63) <= whole < 2**63:
+            return whole
+        raise ValueError(f"{name} must have at most 64 bits, got {value!r}")
     raise ValueError(f"{name} must be an integer, got {value!r}")
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{name} must be a string, got {value!r}")
+    try:
+        return value.encode().decode()  # a plain str, also from a subclass
+    except UnicodeEncodeError:
+        raise ValueError(f"{name} must be Unicode text, got {value!r}") from None
+
+
+def _parameter(name: str, value: Any) -> bool | int | float | str:
+    """A parameter of an environment. Infinity may be one, NaN cannot: it equals nothing."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return _text(name, value)
+    number = _number(value)
+    if isinstance(number, int):
+        return _whole(name, number)
+    if number is None or math.isnan(number):
+        raise ValueError(f"{name} must be a number, a string or a flag, got {value!r}")
+    return number
 
 
 def _check_limits(name: str, value: Any, limits: Mapping[str, Any]) -> None:

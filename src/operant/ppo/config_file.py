@@ -2,48 +2,58 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from operant.ppo.config import Config, dotted_name, flattened, option_names
 
-_LARGEST_BYTES = 1 << 20
+_LARGEST_BYTES = 1 << 16
+"""The shipped files and what `to_toml` writes have some thousand."""
+_MOST_DOTS = 1000
+"""In a key. `tomllib` takes time by the square of them: 0.05 s for these, hours for a megabyte."""
 
 
 def read_config(path: Path) -> dict[str, Any]:
     """Values of a TOML file, by dotted name.
 
     Raises:
-        ValueError: the file is missing or unreadable, not TOML, or has an unknown section; the
-            message begins with its name.
+        ValueError: the file is missing or unreadable, not TOML, or has an unknown name or a bad
+            value; the message has the file's name.
     """
     try:
         with path.open("rb") as file:
             data = file.read(_LARGEST_BYTES + 1)
     except OSError as error:
         raise ValueError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:  # a name that no file can have
+        raise ValueError(f"cannot read {str(path)!r}: {error}") from None
     if len(data) > _LARGEST_BYTES:
-        raise ValueError(f"{path} is too large for a configuration: more than 1 MiB")
+        raise ValueError(f"{path} is too large for a configuration: more than 64 KiB")
     return parsed_config(data, str(path))
 
 
 def parsed_config(data: bytes, name: str) -> dict[str, Any]:
-    """Values of a TOML text, by dotted name; see `read_config`."""
+    """Values of a TOML text, by dotted name; see `read_config`.
+
+    Values are checked one by one: whether they agree shows when all layers are there.
+    """
+    too_deep = f"{name} is nested too deeply for a configuration"
+    if any(part.count(b".") > _MOST_DOTS for part in re.split(b"[=\n]", data)):
+        raise ValueError(too_deep)
     try:
-        values = flattened(tomllib.loads(data.decode()))
-        for key in values:
-            if dotted_name(key) != key:
-                raise ValueError(f"there is no option {key!r}; did you mean {dotted_name(key)}?")
-        Config().replaced(values)
+        values = flattened(tomllib.loads(data.decode("utf-8-sig")))
+        Config().replaced_sections(values)
     except UnicodeDecodeError:
         raise ValueError(f"{name} is not a TOML file: it is not UTF-8 text") from None
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{name} is not a TOML file: {error}") from None
     except RecursionError:
-        raise ValueError(f"{name} is nested too deeply for a configuration") from None
+        raise ValueError(too_deep) from None
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
     return values
@@ -53,23 +63,27 @@ def shipped_config(env_id: str) -> dict[str, Any]:
     """The tuned values for an environment, by dotted name; empty where there are none."""
     name = env_id.removeprefix("operant:").removeprefix("operant/")
     file = resources.files("operant.ppo").joinpath("configs", f"{name}.toml")
-    if "/" in name or "\\" in name or not file.is_file():
-        return {}
-    return parsed_config(file.read_bytes(), f"the shipped configuration of {name}")
+    with suppress(OSError):  # a name too long for a file
+        if "/" not in name and "\\" not in name and file.is_file():
+            return parsed_config(file.read_bytes(), f"the shipped configuration of {name}")
+    return {}
 
 
 def resolved(env_id: str, *layers: Mapping[str, Any]) -> Config:
     """Defaults, then the shipped values of the environment, then each layer in turn.
 
+    Values are by dotted name. Later ones win, parameters of the environment one by one.
+
     Raises:
         ValueError: an unknown name or a bad value.
     """
-    values: dict[str, Any] = {**shipped_config(env_id), "env.id": env_id}
-    for layer in layers:
-        params = {**values.get("env.params", {}), **layer.get("env.params", {})}
-        values.update(layer)
-        if params:
-            values["env.params"] = params
+    values: dict[str, Any] = {}
+    for layer in (shipped_config(env_id), {"env.id": env_id}, *layers):
+        params = layer.get("env.params", {})
+        if isinstance(params, Mapping):
+            values |= {f"env.params.{key}": value for key, value in params.items()}
+            layer = {name: value for name, value in layer.items() if name != "env.params"}
+        values |= layer
     return Config().replaced(values)
 
 
@@ -85,20 +99,16 @@ def parsed_settings(settings: Iterable[str]) -> dict[str, Any]:
         name, equals, text = setting.partition("=")
         if not equals:
             raise ValueError(f"--set takes name=value, such as ppo.clip=0.1, got {setting!r}")
-        name = dotted_name(name.strip())
-        value = _parsed_value(text.strip())
-        if name.startswith("env.params."):
-            values.setdefault("env.params", {})[name.removeprefix("env.params.")] = value
-        else:
-            values[name] = value
+        values[dotted_name(name.strip())] = _parsed_value(text.strip())
     return values
 
 
 def _parsed_value(text: str) -> Any:
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except (tomllib.TOMLDecodeError, RecursionError):
-        return text
+    with suppress(ValueError, RecursionError):  # of a value that is not TOML, or nested too deeply
+        table = tomllib.loads(f"value = {text}")
+        if len(table) == 1:  # else there was a line more
+            return table["value"]
+    return text
 
 
 def to_toml(config: Config, comments: bool = True) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -12,8 +14,8 @@ from operant.buffers.rollout import RolloutBuffer
 class NonFiniteError(ArithmeticError):
     """Training met NaN or infinity. The message says what, where and when.
 
-    ``what`` is ``"observation"``, ``"reward"``, ``"value"``, ``"action"``, ``"loss"`` or
-    ``"gradient"``; ``env_index`` is None where no environment is to blame.
+    ``what`` is ``"observation"``, ``"value"``, ``"log-probability"``, ``"reward"``, ``"action"``,
+    ``"loss"`` or ``"gradient"``; ``env_index`` is None where no environment is to blame.
     """
 
     def __init__(self, what: str, iteration: int, env_index: int | None, detail: str) -> None:
@@ -22,52 +24,96 @@ class NonFiniteError(ArithmeticError):
         super().__init__(f"iteration {iteration}: the {what}{where} is not finite: {detail}")
 
 
+class _Culprit(NamedTuple):
+    """A number that is not finite; the smallest is the earliest."""
+
+    t: int
+    order: int  # within a step
+    env: int
+    what: str
+    detail: str
+
+
+_ORDER = ("obs", "value", "log_prob", "reward", "final_obs", "final_value")
+"""What comes about in a step of a rollout, in that order."""
+_WHAT = {"obs": "observation", "final_obs": "observation", "final_value": "value"}
+_SHOWN = 16
+"""Entries of an observation that a message shows; of a longer one only the first bad entry."""
+
+
 def check_rollout(buffer: RolloutBuffer, iteration: int) -> None:
-    """Raise `NonFiniteError` for the earliest bad observation, reward or value of a rollout."""
+    """Raise `NonFiniteError` for the earliest number of a rollout that is not finite.
+
+    Looked at are observations, final ones too if their episode was truncated, their values,
+    log-probabilities and rewards; all are to be in the buffer.
+    """
     arrays = buffer.arrays
-    names = ("obs", "value", "reward")
-    if all(_all_finite(arrays[name]) for name in names) and _all_finite(buffer.final_obs):
-        return
-    found = []
-    for order, name in enumerate(names):  # within a step: observation, then value, then reward
-        bad = ~np.isfinite(arrays[name])
-        steps = bad.reshape(len(bad), -1).any(1).nonzero()[0]
-        if len(steps):
-            found.append((int(steps[0]), order, name))
-    if not found:
-        _blame_final_obs(buffer, iteration)
-    t, _, name = min(found)
-    rows = arrays[name][t].reshape(buffer.num_envs, -1)
-    env = int((~np.isfinite(rows)).any(1).nonzero()[0][0])
-    what = "observation" if name == "obs" else name
-    shown = rows[env].tolist()
-    detail = f"{shown if name == 'obs' else shown[0]} at step {t} of the rollout"
+    found = [_first(name, arrays[name], buffer) for name in ("obs", "value", "log_prob", "reward")]
+    found.append(_first("value", arrays["last_value"][None], buffer, buffer.num_steps))
+    found.append(_first_final("final_obs", buffer.final_obs, buffer))
+    values = arrays["final_value"].reshape(-1)[buffer.final_place]
+    found.append(_first_final("final_value", values, buffer))
+    culprits = [culprit for culprit in found if culprit is not None]
+    if culprits:
+        first = min(culprits)
+        raise NonFiniteError(first.what, iteration, first.env, first.detail)
+
+
+def _first(
+    name: str, array: np.ndarray, buffer: RolloutBuffer, first_step: int = 0
+) -> _Culprit | None:
+    """The first bad entry of an array ``[T, N, ...]`` that begins at `first_step`."""
+    if _all_finite(array):
+        return None
+    rows = array.reshape(-1, *array.shape[2:])
+    k = _first_bad_row(rows)
+    return _culprit(name, first_step * buffer.num_envs + k, rows[k], buffer)
+
+
+def _first_final(name: str, rows: np.ndarray, buffer: RolloutBuffer) -> _Culprit | None:
+    """The first bad row of ``[K, ...]``, which belong to truncated episodes."""
+    if _all_finite(rows):
+        return None
+    k = _first_bad_row(rows)
+    return _culprit(name, int(buffer.final_place[k]), rows[k], buffer)
+
+
+def _culprit(name: str, place: int, row: np.ndarray, buffer: RolloutBuffer) -> _Culprit:
+    t, env = divmod(place, buffer.num_envs)
+    detail = f"{_shown(row)} at step {t} of the rollout"
+    arrays = buffer.arrays
     if name == "obs" and t > 0:
-        detail += f", after action {arrays['action'][t - 1, env].tolist()}"
-    if name == "reward":
+        if arrays["terminated"][t - 1, env] or arrays["truncated"][t - 1, env]:
+            detail += ", the first of its episode"
+        else:
+            detail += f", after action {arrays['action'][t - 1, env].tolist()}"
+    elif name in ("log_prob", "reward"):
         detail += f", for action {arrays['action'][t, env].tolist()}"
-    raise NonFiniteError(what, iteration, env, detail)
+    elif name == "final_obs":
+        detail += f", the last of its episode, after action {arrays['action'][t, env].tolist()}"
+    elif name == "final_value":
+        detail += ", of the last observation of its episode"
+    what = _WHAT.get(name, name.replace("log_prob", "log-probability"))
+    return _Culprit(t, _ORDER.index(name), env, what, detail)
 
 
-def _blame_final_obs(buffer: RolloutBuffer, iteration: int) -> None:
-    rows = buffer.final_obs.reshape(len(buffer.final_place), -1)
-    first = int((~np.isfinite(rows)).any(1).nonzero()[0][0])
-    t, env = divmod(int(buffer.final_place[first]), buffer.num_envs)
-    detail = f"{rows[first].tolist()} at step {t} of the rollout, the last of its episode"
-    raise NonFiniteError("observation", iteration, env, detail)
+def _shown(row: np.ndarray) -> str:
+    if row.size <= _SHOWN:
+        return str(row.tolist())
+    index = tuple(int(k) for k in np.argwhere(~np.isfinite(row))[0])
+    return f"{row[index]} in entry {index[0] if len(index) == 1 else index}"
+
+
+def _first_bad_row(rows: np.ndarray) -> int:
+    return int((~np.isfinite(rows)).reshape(len(rows), -1).any(1).argmax())
 
 
 def _all_finite(array: np.ndarray) -> bool:
-    if array.dtype.kind != "f":
-        return True
-    # One pass without a temporary. A sum of finite numbers may overflow: then look at each.
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = array.sum(dtype=np.float64)
-    return bool(np.isfinite(total)) or bool(np.isfinite(array).all())
+    return array.dtype.kind != "f" or bool(np.isfinite(array).all())
 
 
 def check_action(action: Tensor, iteration: int, t: int) -> None:
-    """Raise `NonFiniteError` if one of the actions ``[N, ...]`` is not finite."""
+    """Raise `NonFiniteError` for the first of the actions ``[N, ...]`` that is not finite."""
     bad = ~torch.isfinite(action).reshape(len(action), -1).all(1)
     if bad.any():
         env = int(bad.nonzero()[0])

@@ -45,6 +45,8 @@ def ppo_loss(
         clip: how far the probability ratio counts: 1 - clip to 1 + clip.
         value_clip: how far the value may move from `old_value`; 0 for no limit.
         value_coef, entropy_coef: weights.
+
+    The loss of a batch is the mean of its parts' losses, weighted by their sizes.
     """
     log_ratio = log_prob - old_log_prob
     ratio = log_ratio.exp()
@@ -58,7 +60,8 @@ def ppo_loss(
     mean_entropy = entropy.mean()
     total = policy_loss + value_coef * value_loss - entropy_coef * mean_entropy
     with torch.no_grad():
-        kl = (ratio - 1 - log_ratio).mean()
+        # expm1: in float32, ratio - 1 loses what is left of a small log ratio.
+        kl = (log_ratio.expm1() - log_ratio).clamp(min=0).mean()
         clipped = ((ratio - 1).abs() > clip).to(ratio.dtype).mean()
     return Loss(
         total, policy_loss.detach(), value_loss.detach(), mean_entropy.detach(), kl, clipped
@@ -70,5 +73,6 @@ def normalized(advantage: Tensor) -> Tensor:
 
     A batch of one, or one whose advantages are all the same, is only centred.
     """
-    centred = advantage - advantage.mean()
+    # In float64, or the rounding of the mean would be all that equal advantages are made of.
+    centred = advantage - advantage.mean(dtype=torch.float64).to(advantage.dtype)
     return centred / (centred.square().mean().sqrt() + 1e-8)

@@ -7,7 +7,7 @@ stops and goes on, or another engine, draws the same ones.
     counter = (low word of g, high word of g, high word of the seed, POLICY_BLOCK + block)
 """
 
-# mypy: disable-error-code="no-untyped-def"
+# mypy: disable-error-code="no-untyped-def, call-arg, var-annotated"
 
 from __future__ import annotations
 
@@ -17,10 +17,18 @@ from numba import uint32 as u32
 
 from operant.vector.numba_philox import philox
 from operant.vector.philox import POLICY_BLOCK
+from operant.vector.seeding import checked_seed
 
 
 def fill_uniforms(out: np.ndarray, seed: int, first_step: int) -> None:
-    """Fill `out`, float32 ``[T, N, K]``, with numbers in [0, 1) for steps `first_step`, ..."""
+    """Fill `out`, float32 ``[T, N, K]``, with the numbers of T steps from `first_step` on.
+
+    They are in [0, 1), multiples of 2**-24. `seed` is 0 .. 2**64 - 1, a step 0 .. 2**63 - 1.
+
+    Raises:
+        ValueError: a seed beyond 64 bits.
+    """
+    seed = checked_seed(seed)
     _fill(out, np.uint32(seed & 0xFFFFFFFF), np.uint32(seed >> 32), np.int64(first_step))
 
 
@@ -39,6 +47,9 @@ def _fill(out, seed_low, seed_high, first_step):
 
 
 def shuffled(count: int, seed: int, iteration: int, epoch: int) -> np.ndarray:
-    """A permutation of ``0 .. count - 1``, int64, that depends on its arguments alone."""
+    """A permutation of ``0 .. count - 1``, int64, that depends on its arguments alone.
+
+    `seed` is 0 .. 2**64 - 1, `epoch` below 2**16.
+    """
     key = np.array([seed, (iteration << 16) + epoch], np.uint64)
     return np.random.Generator(np.random.Philox(key=key)).permutation(count)

@@ -42,7 +42,7 @@ class Recorder(Callback):
         if options.wandb:
             from operant.runs.trackers import WandbLog
 
-            self.logs.append(WandbLog(run.path / "wandb", run.id, ppo.config.to_dict()))
+            self.logs.append(WandbLog(run.path, run.id, ppo.config.to_dict()))
         self.live = MetricsWriter(
             run.mmap_file, METRICS, run_id=run.id, capacity=_HISTORY, history=_history(run.csv_file)
         )
@@ -60,12 +60,12 @@ class Recorder(Callback):
     def save(self, ppo: PPO) -> Path:
         """Save a checkpoint now; the best so far is marked, old ones are removed."""
         score = ppo.mean_return
-        best = ppo.iteration > 0 and (ppo.best_return is None or score > ppo.best_return)
-        if best and not np.isnan(score):
+        best = bool(np.isfinite(score)) and (ppo.best_return is None or score > ppo.best_return)
+        if best:
             ppo.best_return = score
         folder = self.run.checkpoints
         path = save_checkpoint(folder, ppo.steps, *snapshot(ppo))
-        if best and not np.isnan(score):
+        if best:
             mark_best(folder, ppo.steps, score)
         prune_checkpoints(folder, ppo.config.run.keep)
         self.saved_step, self._saved_at = ppo.steps, time.monotonic()

@@ -23,7 +23,7 @@ from operant.ppo.snapshot import config_of
 from operant.ppo.trainer import PPO
 from operant.runs.checkpoint import find_checkpoint, list_checkpoints, load_checkpoint
 from operant.runs.directory import Run, new_run_id
-from operant.runs.files import replace_file
+from operant.runs.files import replace_file, sweep
 from operant.runs.metrics_layout import Status
 
 _FIXED = ("env.", "policy.", "run.seed")
@@ -40,6 +40,7 @@ class Session:
 
     def __init__(self, run: Run, ppo: PPO, resumed: int | None) -> None:
         self.run, self.ppo, self.resumed = run, ppo, resumed
+        sweep(run.path)  # what a killed process left half written
         replace_file(run.config_file, to_toml(ppo.config).encode())
         run.write_info(_info())
         self.recorder = Recorder(run, ppo)

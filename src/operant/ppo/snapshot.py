@@ -6,6 +6,7 @@ configuration: everything the future of a run depends on. Nothing read here is t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,7 +55,7 @@ def snapshot(ppo: PPO) -> tuple[Arrays, dict[str, Any]]:
         "optimizer_steps": ppo.optimizer.count,
         "seconds": ppo.seconds,
         "best_return": ppo.best_return,
-        "recent": [list(pair) for pair in ppo.recent],
+        "recent": [[r, n] for r, n in ppo.recent if math.isfinite(r)],
     }
     return arrays, facts
 

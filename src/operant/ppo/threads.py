@@ -8,10 +8,11 @@ of a minibatch go to threads of ours instead. They meet once a minibatch.
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 import torch
@@ -25,6 +26,20 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def keep_freed_memory() -> None:
+    """Tell the C library to reuse freed memory instead of returning it to the system.
+
+    Activations are allocated and freed in each slice. Whether glibc gives such pieces back at once
+    depends on what was allocated before; if it does, the system hands out zeroed pages every time.
+    Measured on two cores, 2048 environments: up to 160,000 page faults an iteration, which then
+    takes 20 to 45 % more CPU time; afterwards about ten. For the whole process; only with glibc.
+    """
+    with suppress(AttributeError, OSError, TypeError):
+        library = ctypes.CDLL(None)
+        for option, value in ((-3, 1 << 30), (-1, 2**31 - 1), (-2, 64 << 20)):
+            library.mallopt(option, value)  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_TOP_PAD
 
 
 @contextmanager

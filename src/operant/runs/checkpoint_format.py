@@ -181,7 +181,7 @@ def blaming(path: Path) -> Iterator[None]:
         raise CheckpointError(f"{path}: is nested too deeply") from error
     except MemoryError as error:
         raise CheckpointError(f"{path}: does not fit into memory") from error
-    except (ValueError, TypeError, KeyError, OverflowError, SafetensorError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise CheckpointError(f"{path}: {error}") from error
 
 

@@ -17,7 +17,7 @@ from operant.ppo.guard import NonFiniteError, check_action, check_rollout
 from operant.ppo.job import Episodes, Job
 from operant.ppo.loss import Loss, normalized, ppo_loss
 from operant.ppo.noise import fill_uniforms, shuffled
-from operant.ppo.threads import Threads, usable_cores
+from operant.ppo.threads import Threads, keep_freed_memory, usable_cores
 
 SLICE = 4096
 """Samples that go through the networks at once on a CPU, so that activations stay in its caches."""
@@ -47,6 +47,8 @@ class EagerEngine:
         self._return_carry = np.zeros(env.num_envs, np.float32)
         on_cpu = job.device.type == "cpu"
         self._slice = SLICE if on_cpu else 0
+        if on_cpu:
+            keep_freed_memory()
         self._threads = Threads(job.config.run.threads or usable_cores() if on_cpu else 1)
 
     # collect --------------------------------------------------------------------------------
