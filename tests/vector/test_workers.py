@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import operant
-from operant.vector.numba_jobs import ASLEEP, BLOCK, FIRST, LINE, UNFINISHED
+from operant.vector.numba_jobs import ASLEEP, BLOCK, FIRST, LINE, STOPPED, UNFINISHED
 from operant.vector.workers import Workers, split
 
 MANY = 5 * BLOCK + 320  # several blocks for each of several workers
@@ -121,7 +121,7 @@ def test_threads_end_with_close_and_with_the_environment() -> None:
 
 def test_an_interrupt_is_raised_when_the_step_is_complete() -> None:
     control = np.zeros(LINE * 4, np.int64)
-    workers = Workers(2, lambda worker, job, table: -1, control, control, None)
+    workers = Workers(2, lambda worker: STOPPED, control)
     answers = iter([UNFINISHED, KeyboardInterrupt, UNFINISHED, 7])
     asked = []
 

@@ -140,7 +140,9 @@ class EagerEngine:
         def gradient_of(part: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
             loss = self._loss(*part, data, clip)
             share = len(part[0]) / len(index)
-            pieces = torch.autograd.grad(loss.total * share, optimizer.parameters)
+            pieces = torch.autograd.grad(
+                loss.total * share, optimizer.parameters, materialize_grads=True
+            )
             return torch.cat([piece.flatten() for piece in pieces]), torch.stack(loss[1:]) * share
 
         found = self._threads.map(gradient_of, parts)
@@ -191,7 +193,6 @@ class EagerEngine:
         detail = f"its norm is {figures[first, -1]} in minibatch {first}, though the loss is finite"
         raise NonFiniteError("gradient", iteration, None, detail)
 
-    @torch.no_grad()
     def _guilty_env(self) -> int | None:
         """The first environment with a sample whose own loss is not finite, if there is one."""
         names = ("obs", "action", "log_prob", "advantage", "target", "value")
