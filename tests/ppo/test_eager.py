@@ -43,9 +43,7 @@ def test_a_rollout_is_what_policy_and_environment_do(env):
     start = ppo.env.get_state()
     ppo.engine.collect(0)
     buffer = ppo.engine.buffer
-    twin = operant.make(
-        env, 6, backend="reference", autoreset_mode="SameStep", max_episode_steps=4
-    )
+    twin = operant.make(env, 6, backend="reference", autoreset_mode="SameStep", max_episode_steps=4)
     np.testing.assert_array_equal(twin.set_state(start), buffer.arrays["obs"][0])
     with torch.no_grad():
         for t in range(9):

@@ -290,9 +290,7 @@ def test_evaluation_counts_each_environment_alike():
     assert (found.returns == again.returns).all()
     assert not (found.returns == other.returns).all()
     assert (found.returns == found.lengths).all()  # CartPole: one for each step
-    drawn = evaluate(
-        agent, env, session.ppo.config.env, episodes=5, deterministic=False, seed=4
-    )
+    drawn = evaluate(agent, env, session.ppo.config.env, episodes=5, deterministic=False, seed=4)
     assert len(drawn.returns) == 5
     with pytest.raises(ValueError, match="at least 1"):
         evaluate(agent, env, session.ppo.config.env, episodes=0)
@@ -307,7 +305,7 @@ def test_names_that_cannot_be(name):
 
 def test_a_name_is_given_once():
     start("twice")
-    with pytest.raises(ValueError, match="already.*--resume twice"):
+    with pytest.raises(ValueError, match=r"already.*--resume twice"):
         start("twice")
 
 

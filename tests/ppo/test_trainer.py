@@ -286,14 +286,14 @@ def test_a_batch_that_resets_otherwise_is_refused():
 
 
 def test_unknown_options_name_the_nearest():
-    with pytest.raises(ValueError, match="did you mean ppo.learning_rate"):
+    with pytest.raises(ValueError, match=r"did you mean ppo\.learning_rate"):
         small(learning_rte=1.0)
 
 
 def test_an_engine_or_device_that_is_not_there():
     with pytest.raises(ValueError, match="'graph' is not part of this version"):
         small(engine="graph")
-    with pytest.raises(ValueError, match="run.device must be"):
+    with pytest.raises(ValueError, match=r"run\.device must be"):
         small(device="tpu")
     if not torch.cuda.is_available():
         with pytest.raises(ValueError, match="no GPU"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from typer import Option
 
+from operant.cli import bench_ppo
 from operant.cli.screen import UserError, errors, mistakes, output, short, verb
 
 app = typer.Typer(help="Measure speed, interleaved with peers.", no_args_is_help=True)
@@ -53,7 +55,6 @@ def env(
 ) -> None:
     """Environment steps per second: ours and others', taking turns, median of several rounds."""
     from operant.bench.env import contenders, measure, records
-    from operant.bench.frame import frame, write_json
 
     names = [peer for peer in peers.split(",") if peer]
     with mistakes():
@@ -65,16 +66,35 @@ def env(
             backends or ["cpu"],
             copy,
         )
-    columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=errors, transient=True) as progress, mistakes():
-        task = progress.add_task("", total=len(everyone) * (repeats + 1))
-        for doing in measure(everyone, repeats, seconds):
-            progress.update(task, description=doing)
-            progress.refresh()
-            progress.advance(task)
+    show_progress(measure(everyone, repeats, seconds), len(everyone) * (repeats + 1))
     found = records(everyone)
     if json_file != "-":
         _print_table(found)
+    write_results(json_file, found)
+
+
+app.command("ppo", epilog=bench_ppo.EXAMPLE)(verb(bench_ppo.ppo))
+
+
+def show_progress(measuring: Iterable[str], total: int) -> None:
+    """Measure, and show what is being done; `total` is how many things there are to do."""
+    columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=errors, transient=True) as progress, mistakes():
+        task = progress.add_task("", total=total)
+        for doing in measuring:
+            progress.update(task, description=doing)
+            progress.refresh()
+            progress.advance(task)
+
+
+def write_results(json_file: str, found: list[dict[str, Any]]) -> None:
+    """The records in their frame, if a file was asked for.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    from operant.bench.frame import frame, write_json
+
     if json_file:
         try:
             write_json(json_file, frame(found))
@@ -93,6 +113,13 @@ def _print_table(found: list[dict[str, Any]]) -> None:
         cells = [f"{row['system']} {row['backend']}", row["env"], str(row["num_envs"])]
         cells += [str(row["workers"]), short(row["sps"]), f"{spread:.0%}"]
         rows.append(cells + ["" if share is None else f"{share:.1f}" for share in shares])
+    print_figures(heads, rows)
+    if "x gymCP" in ratios:
+        output.print("x gymCP: against Gymnasium's NumPy CartPole of the same size", style="dim")
+
+
+def print_figures(heads: list[str], rows: list[list[str]]) -> None:
+    """A table of two columns of names, then figures; ours are bold."""
     table = Table(box=None, pad_edge=False, padding=(0, 1))
     for k, head in enumerate(heads):
         table.add_column(head, justify="left" if k < 2 else "right", no_wrap=True)
@@ -101,5 +128,3 @@ def _print_table(found: list[dict[str, Any]]) -> None:
     needed = sum(max(len(cells[k]) for cells in [heads, *rows]) + 2 for k in range(len(heads)))
     screen = output if needed <= output.width else Console(width=needed)  # never cut a figure
     screen.print(table)
-    if "x gymCP" in ratios:
-        output.print("x gymCP: against Gymnasium's NumPy CartPole of the same size", style="dim")

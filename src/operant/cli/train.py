@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -169,20 +169,18 @@ def _print_report(report: dict[str, Any], evaluation: Any) -> None:
 @contextmanager
 def _signals(session: Session) -> Iterator[None]:
     """SIGINT and SIGTERM finish the iteration and save; a second SIGINT stops at once."""
-    asked = 0.0
+    asked = False
 
     def handle(number: int, frame: FrameType | None) -> None:
         nonlocal asked
         if asked and number == signal.SIGINT:
-            saved = session.recorder.saved_step or 0
-            errors.print(f"\noperant: stopped at once; saved up to step {saved:,}", markup=False)
-            session.run.log(f"stopped at once; saved up to step {saved:,}")
-            import os
-
+            saved = f"stopped at once; saved up to step {session.recorder.saved_step or 0:,}"
+            session.run.log(saved)
+            _say(f"operant: {saved}")
             os._exit(130)
-        asked = time.monotonic()
+        asked = True
         session.ppo.stop()
-        errors.print("\nfinishing the iteration, then saving (Ctrl-C again: stop at once)")
+        _say("finishing the iteration, then saving (Ctrl-C again: stop at once)")
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -190,3 +188,8 @@ def _signals(session: Session) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _say(text: str) -> None:
+    """Straight to standard error: a signal may interrupt a print, which would keep it back."""
+    os.write(2, f"\n{text}\n".encode())

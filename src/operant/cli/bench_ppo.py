@@ -1,0 +1,86 @@
+"""``operant bench ppo``: how fast PPO trains, beside whom."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from typer import Option
+
+from operant.cli.screen import UserError, mistakes, output, short
+
+EXAMPLE = "Example:  operant bench ppo --device cpu --peers sb3,rejax --json ppo.json"
+
+
+def ppo(
+    env_id: Annotated[str, Option("--env", help="Environment.")] = "CartPole-v1",
+    num_envs: Annotated[int, Option(min=1, help="Batch size; SB3 takes 64 at most.")] = 2048,
+    num_steps: Annotated[int, Option(min=1, help="Steps of each environment in a rollout.")] = 128,
+    epochs: Annotated[int, Option(min=1, help="Passes over a rollout.")] = 4,
+    minibatches: Annotated[int, Option(min=1, help="Updates in a pass.")] = 4,
+    hidden: Annotated[str, Option(help="Hidden layers, comma-separated.")] = "64,64",
+    activation: Annotated[str, Option(help="After each hidden layer.")] = "tanh",
+    device: Annotated[str, Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    engine: Annotated[str, Option(help="How our loop is executed.")] = "auto",
+    threads: Annotated[int, Option(min=0, help="Our threads on a CPU; 0: one for each core.")] = 0,
+    peers: Annotated[str, Option(help="Comma-separated: sb3, rejax.")] = "",
+    repeats: Annotated[int, Option(min=1, help="Rounds; the median counts.")] = 5,
+    seconds: Annotated[
+        float, Option(min=0.001, help="Least seconds that each contender trains in a round.")
+    ] = 2.0,
+    json_file: Annotated[
+        str, Option("--json", metavar="FILE", help="Write JSON; '-' prints it.")
+    ] = "",
+) -> None:
+    """PPO training steps per second: ours and others', taking turns, median of several rounds."""
+    from operant.bench.peers import Setting
+    from operant.bench.ppo import contenders, measure, records
+    from operant.cli.bench import show_progress, write_results
+
+    names = [peer for peer in peers.split(",") if peer]
+    with mistakes():
+        everyone = contenders(
+            Setting(
+                env_id,
+                num_envs,
+                num_steps,
+                epochs,
+                minibatches,
+                _sizes(hidden),
+                activation,
+                device,
+                engine,
+                threads,
+            ),
+            names,
+        )
+    show_progress(measure(everyone, repeats, seconds), len(everyone) * (repeats + 1))
+    found = records(everyone)
+    if json_file != "-":
+        _print_table(found)
+    write_results(json_file, found)
+
+
+def _sizes(hidden: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(size) for size in hidden.split(",") if size)
+    except ValueError:
+        raise UserError(f"--hidden must be sizes such as 64,64, got {hidden!r}") from None
+
+
+def _print_table(found: list[dict[str, Any]]) -> None:
+    from operant.cli.bench import print_figures
+
+    peers = [row["system"] for row in found[1:]]
+    heads = ["system", "env", "envs", "threads", "steps/s", "+-", "collect"]
+    rows = []
+    for row in found:
+        spread = (row["sps_max"] - row["sps_min"]) / row["sps"] / 2
+        share = row["collect_share"]
+        cells = [f"{row['system']} {row['engine']}", row["env"], str(row["num_envs"])]
+        cells += [str(row["threads"]), short(row["sps"]), f"{spread:.0%}"]
+        cells.append("" if share is None else f"{share:.0%}")
+        ratios = [row["ratio_to"].get(peer) for peer in peers]
+        rows.append(cells + ["" if ratio is None else f"{ratio:.2f}" for ratio in ratios])
+    print_figures([*heads, *(f"x {peer}" for peer in peers)], rows)
+    if peers:
+        output.print("steps/s: collected and trained on; x: ours against that peer", style="dim")

@@ -1,0 +1,336 @@
+"""Train, evaluate, record, plot, export, list: the commands as a user types them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from operant import paths
+from operant.cli import main
+from operant.runs.checkpoint import list_checkpoints
+from operant.runs.directory import Run, find_run
+
+ROOT = Path(__file__).parents[2]
+SMALL = ["--set", "env.backend=reference", "--set", "env.num_envs=8", "--set", "ppo.num_steps=16"]
+SMALL += ["--set", "policy.hidden=[8]", "--set", "run.eval_episodes=5", "--set", "run.threads=1"]
+
+POISON = """
+from math import nan
+from typing import NamedTuple
+from gymnasium.spaces import Box, Discrete
+import operant
+from operant.lang import where
+
+class Poison(operant.Env):
+    class State(NamedTuple):
+        count: float
+    observation_space = Box(-1e9, 1e9, (1,))
+    action_space = Discrete(2)
+    max_episode_steps = 50
+    def reset(random):
+        return Poison.State(0.0)
+    def step(state, action):
+        return Poison.State(state.count + 1.0), where(state.count >= 40.0, nan, 1.0), False
+    def observe(state):
+        return (state.count,)
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def home(tmp_path_factory):
+    home, kernels = tmp_path_factory.mktemp("home"), paths.home() / "kernels"
+    kernels.mkdir(parents=True, exist_ok=True)
+    (home / "kernels").symlink_to(kernels)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPERANT_HOME", str(home))
+        patch.setenv("COLUMNS", "120")
+        yield home
+
+
+@pytest.fixture
+def cli(monkeypatch, capsys):
+    def run(*arguments: str, code: int = 0) -> tuple[str, str]:
+        monkeypatch.setattr(sys, "argv", ["operant", *arguments])
+        found = 0
+        try:
+            main()
+        except SystemExit as end:
+            found = end.code or 0
+        out, err = capsys.readouterr()
+        assert found == code, err
+        assert "Traceback" not in err
+        return out, err
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def trained(home):
+    """A run called `base`, 512 steps of CartPole."""
+    command = [sys.executable, "-m", "operant", "train", "CartPole-v1", *SMALL]
+    command += ["--total-steps", "512", "--run-id", "base", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_train_ends_with_one_object(trained, home):
+    wanted = {"run_id", "steps", "seconds", "sps", "mean_return", "engine", "device", "solved"}
+    assert wanted <= set(trained)
+    assert (trained["run_id"], trained["steps"], trained["engine"]) == ("base", 512, "eager")
+    assert (trained["device"], trained["solved"]) == ("cpu", False)
+    assert trained["sps"] == pytest.approx(512 / trained["seconds"], rel=0.01)
+    assert Path(trained["path"]) == home / "runs" / "base"
+
+
+def test_train_speaks_to_people_too(cli):
+    out, err = cli("train", "CartPole-v1", *SMALL, "--total-steps", "1e2", "--seed", "3")
+    assert "not solved: return" in out
+    assert "(475 needed); 128 steps in" in out
+    assert "CartPole-v1 on cpu, 8 environments" in err
+    assert "engine eager: " in err
+    run = find_run("latest")
+    assert run.id.startswith("cartpole-v1-")
+    assert "next: operant eval " + run.id in out
+
+
+def test_eval(cli, trained):
+    out, _ = cli("eval", "base", "--episodes", "7", "--json")
+    found = json.loads(out)
+    assert {"mean_return", "std_return", "mean_length", "episodes"} <= set(found)
+    assert found["episodes"] == 7
+    assert found["mean_return"] == found["mean_length"]  # CartPole
+    assert found["min_return"] <= found["mean_return"] <= found["max_return"]
+    again = json.loads(cli("eval", "base", "--episodes", "7", "--json")[0])
+    assert again == found
+    drawn = json.loads(cli("eval", "base", "--episodes", "7", "--stochastic", "--json")[0])
+    assert drawn["mean_return"] != found["mean_return"]
+    path = list_checkpoints(find_run("base").checkpoints)[0]
+    assert "7 episodes: return" in cli("eval", str(path), "--episodes", "7")[0]
+    assert "return" in cli("eval", str(find_run("base").path), "--episodes", "2")[0]
+
+
+def test_resume_goes_on(cli, trained):
+    out, err = cli("train", "CartPole-v1", *SMALL, "--total-steps", "256", "--run-id", "part")
+    out, err = cli("train", "--resume", "part", "--total-steps", "512", "--json")
+    assert "from step 256" in err
+    found = json.loads(out.splitlines()[-1])
+    assert (found["run_id"], found["steps"], found["finished"]) == ("part", 512, True)
+    out, _ = cli("train", "--resume", "part", "--json")  # nothing is left to do
+    assert json.loads(out.splitlines()[-1])["steps"] == 512
+
+
+def test_runs_are_listed_and_removed(cli, trained):
+    out, _ = cli("runs")
+    assert "base" in out
+    found = {row["run_id"]: row for row in json.loads(cli("runs", "--json")[0])["runs"]}
+    assert found["base"]["state"] == "finished"
+    assert (found["base"]["env"], found["base"]["steps"]) == ("CartPole-v1", 512)
+    cli("train", "CartPole-v1", *SMALL, "--total-steps", "128", "--run-id", "short")
+    assert "removed short" in cli("runs", "rm", "short")[0]
+    assert "no run 'short'" in cli("runs", "rm", "short", code=2)[1]
+    assert "is being trained" not in cli("runs", "rm", "base2", code=2)[1]
+
+
+def test_names_in_a_run_cannot_command_the_terminal(cli, trained):
+    run = Run.create("evil")
+    run.config_file.write_text('[env]\nid = "\\u001b[2J\\u001b]0;owned\\u0007"\n')
+    out, _ = cli("runs")
+    assert "\x1b[2J" not in out
+    assert "\x07" not in out
+    run.remove()
+
+
+def test_no_runs(cli, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPERANT_HOME", str(tmp_path))
+    assert "no runs yet" in cli("runs")[0]
+    assert json.loads(cli("runs", "--json")[0]) == {"runs": []}
+    assert "no runs yet" in cli("eval", "latest", code=2)[1]
+
+
+def test_record(cli, trained, tmp_path):
+    out, _ = cli("record", "base", "--out", str(tmp_path / "a.gif"), "--seconds", "1", "--json")
+    found = json.loads(out)
+    with Image.open(tmp_path / "a.gif") as film:
+        assert film.n_frames > 1
+        assert found["frames"] >= film.n_frames
+    out, _ = cli("record", "base", "--out", str(tmp_path / "a.png"), "--seconds", "1")
+    assert "a.png" in out
+    with Image.open(tmp_path / "a.png") as strip:
+        assert strip.width > strip.height
+        assert len(np.unique(np.asarray(strip))) > 3
+    assert "mp5" in cli("record", "base", "--out", str(tmp_path / "a.mp5"), code=2)[1]
+
+
+def test_plot(cli, trained, tmp_path):
+    file = tmp_path / "curve.png"
+    assert "1 run" in cli("plot", "base", "--out", str(file))[0]
+    with Image.open(file) as picture:
+        assert picture.width > 400
+    found = json.loads(cli("plot", "base", "base", "--out", str(file), "--json")[0])
+    assert found["runs"] == ["base", "base"]
+    assert "curve.jpg" in cli("plot", "base", "--out", str(tmp_path / "curve.jpg"), code=2)[1]
+
+
+def test_export(cli, trained, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    file = tmp_path / "policy.onnx"
+    found = json.loads(cli("export", "base", "--onnx", str(file), "--json")[0])
+    assert found["largest_difference"] < 1e-4
+    session = onnxruntime.InferenceSession(str(file))
+    obs = np.random.default_rng(0).normal(0, 0.1, (50, 4)).astype(np.float32)
+    (action,) = session.run(["action"], {"obs": obs})
+    from operant.models import PPO
+
+    assert (action == PPO.load(find_run("base").path).predict(obs)).all()
+
+
+def test_config_prints_what_train_takes(cli, tmp_path):
+    out, _ = cli("config", "CartPole-v1", "--set", "ppo.clip=0.125")
+    assert "clip = 0.125" in out
+    file = tmp_path / "ppo.toml"
+    file.write_text(out)
+    again, _ = cli("config", "CartPole-v1", "--config", str(file))
+    assert again == out
+    found = json.loads(cli("config", "CartPole-v1", "--config", str(file), "--json")[0])
+    assert found["ppo"]["clip"] == 0.125
+    small = [*SMALL, "--total-steps", "128", "--run-id", "file"]
+    cli("train", "--config", str(file), *small)
+    assert "clip = 0.125" in find_run("file").config_file.read_text()
+
+
+def test_an_environment_of_ones_own(cli, trained):
+    target = str(ROOT / "examples" / "lander.py") + ":Lander"
+    cli("train", target, *SMALL, "--total-steps", "128", "--run-id", "mine")
+    _, err = cli("eval", "mine", "--episodes", "2", code=2)
+    assert "--env file.py:Class" in err  # a run directory does not choose which code is run
+    out, _ = cli("eval", "mine", "--episodes", "2", "--env", target, "--json")
+    assert json.loads(out)["episodes"] == 2
+    assert "not registered" in cli("train", "--resume", "mine", code=2)[1]
+    cli("train", target, "--resume", "mine", "--total-steps", "256")
+    _, err = cli("record", "mine", "--env", target, code=2)
+    assert "no render function" in err
+
+
+def test_a_number_that_is_not_finite_ends_with_code_3(cli, tmp_path, trained):
+    file = tmp_path / "poison.py"
+    file.write_text(POISON)
+    _, err = cli(
+        "train", f"{file}:Poison", *SMALL, "--total-steps", "4096", "--run-id", "nan",
+        "--set", "run.checkpoint_seconds=0", code=3,
+    )  # fmt: skip
+    assert "iteration 2: the reward of environment 0 is not finite: nan" in " ".join(err.split())
+    assert "the checkpoint at step 256 is the last good one" in err
+    assert list_checkpoints(find_run("nan").checkpoints)[-1].name.endswith("256")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train"], "name an environment"),
+        (["train", "CartPol-v1"], "did you mean CartPole-v1"),
+        (["train", "CartPole-v1", "--set", "ppo.learning_rat=1"], "ppo.learning_rate"),
+        (["train", "CartPole-v1", "--set", "ppo.epochs=four"], "ppo.epochs must be an integer"),
+        (["train", "CartPole-v1", "--set", "ppo.epochs"], "name=value"),
+        (["train", "CartPole-v1", "--total-steps", "many"], "--total-steps must be a number"),
+        (["train", "CartPole-v1", "--total-steps", "1.5"], "run.total_steps must be an integer"),
+        (["train", "CartPole-v1", "--seed", "-1"], "run.seed must be at least 0"),
+        (["train", "CartPole-v1", "--engine", "warp"], "run.engine must be one of"),
+        (["train", "CartPole-v1", "--engine", "fused"], "not part of this version"),
+        (["train", "CartPole-v1", "--device", "abacus"], "run.device must be"),
+        (["train", "CartPole-v1", "--run-id", "a/b"], "a run's name"),
+        (["train", "CartPole-v1", "--run-id", "base"], "already"),
+        (["train", "CartPole-v1", "--config", "nowhere.toml"], "nowhere.toml"),
+        (["train", "--resume", "nothing"], "no run 'nothing'"),
+        (["train", "--resume", "base", "--run-id", "x"], "--run-id names a new run"),
+        (["train", "--resume", "base", "--seed", "3"], "run.seed cannot change"),
+        (["train", "--resume", "base", "--checkpoint", "7"], "7"),
+        (["train", "CartPole-v1", "--set", "env.params.gravty=1"], "gravity"),
+        (["train", "CartPole-v1", "--set", "policy.squash=true"], "squash is for Box actions"),
+        (["eval", "nothing"], "no run 'nothing'"),
+        (["eval", "base", "--checkpoint", "latst"], "latst"),
+        (["record", "nothing"], "no run 'nothing'"),
+        (["plot", "nothing"], "no run 'nothing'"),
+        (["export", "nothing"], "no run 'nothing'"),
+        (["config", "Nothing-v0"], "unknown environment"),
+    ],
+)
+def test_a_mistake_is_one_sentence(cli, trained, arguments, message):
+    if arguments[0] == "train" and len(arguments) > 1 and not arguments[1].startswith("-"):
+        arguments = [*arguments, "--set", "env.backend=reference"]
+    out, err = cli(*arguments, code=2)
+    assert message in " ".join(err.split())
+    assert "operant: " in err
+    assert out == ""
+
+
+@pytest.mark.parametrize("verb", ["train", "eval", "record", "runs", "export", "plot", "config"])
+def test_help_has_an_example(cli, verb):
+    out, _ = cli(verb, "--help")
+    assert "Example:" in out
+    assert "--json" in out
+
+
+# Signals ------------------------------------------------------------------------------------
+def _endless(name: str, home: Path, *more: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "operant", "train", "CartPole-v1", *SMALL, *more]
+    process = subprocess.Popen(
+        [*command, "--total-steps", "1e9", "--run-id", name],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    metrics = home / "runs" / name / "metrics.csv"
+    deadline = time.monotonic() + 60
+    while not (metrics.exists() and metrics.read_text().count("\n") > 2):
+        assert time.monotonic() < deadline, "it never began"
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_finishes_the_iteration_and_saves(home, number):
+    name = f"signal-{number}"
+    process = _endless(name, home)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "stopped and saved" in out
+    assert f"operant train --resume {name}" in out
+    assert "Traceback" not in err
+    lines = (home / "runs" / name / "metrics.csv").read_text().splitlines()
+    newest = int(list_checkpoints(find_run(name).checkpoints)[-1].name)
+    assert newest == int(lines[-1].split(",")[1]) > 0
+
+
+def test_a_second_interrupt_stops_at_once(home):
+    command = [sys.executable, "-m", "operant", "train", "CartPole-v1", *SMALL, "--run-id", "twice"]
+    process = subprocess.Popen(
+        [*command, "--set", "ppo.epochs=60000"],  # one iteration lasts for minutes
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:  # the signals are handled from here on
+        if line.startswith("engine"):
+            break
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    for line in process.stderr:
+        if "Ctrl-C again" in line:
+            break
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "stopped at once; saved up to step 0" in err
+    assert "stopped at once" in find_run("twice").log_file.read_text()
+    assert [path.name for path in list_checkpoints(find_run("twice").checkpoints)] == ["0" * 12]

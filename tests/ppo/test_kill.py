@@ -1,0 +1,152 @@
+"""``kill -9`` at any moment: the run resumes and ends with the same bits."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from operant import paths
+from operant.runs.checkpoint import latest_checkpoint, load_checkpoint
+from operant.runs.directory import find_run
+from operant.runs.logs import read_csv
+
+KILLS = 20
+
+# A process that has imported and compiled everything, and forks one that trains when told to.
+SERVER = """
+import os, signal, sys, time
+import operant
+from operant.ppo.config_file import resolved
+from operant.ppo.session import Session
+from operant.runs.directory import find_run, runs_folder
+
+VALUES = {
+    "env.num_envs": 16, "ppo.num_steps": 16, "ppo.epochs": 2, "policy.hidden": [16],
+    "policy.normalize_obs": True, "ppo.normalize_reward": True, "run.total_steps": 256 * 12,
+    "run.checkpoint_seconds": 0.0, "run.keep": 2, "run.threads": 1,
+}
+env = operant.make("CartPole-v1", 16, autoreset_mode="SameStep")
+env.reset(seed=0)
+env.step(env.action_space.sample())
+print("ready", flush=True)
+for line in sys.stdin:
+    name, seconds = line.split()
+    child = os.fork()
+    if child == 0:
+        try:
+            if (runs_folder() / name / "config.toml").exists():
+                session = Session.resume(find_run(name))
+            else:
+                session = Session.start(resolved("CartPole-v1", VALUES), "CartPole-v1", name)
+            session.train()
+            os._exit(0)
+        except BaseException as error:
+            print(repr(error), file=sys.stderr, flush=True)
+            os._exit(9)
+    if float(seconds) >= 0:
+        time.sleep(float(seconds))
+        os.kill(child, signal.SIGKILL)  # not waited for yet: the number is still its own
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+class Server:
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "ready\n"
+
+    def train(self, name: str, kill_after: float = -1.0) -> int:
+        """Train (or resume) a run in a new process, killed after so many seconds; its exit code."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{name} {kill_after}\n")
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline())
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    home, kernels = tmp_path_factory.mktemp("home"), os.path.join(paths.home(), "kernels")
+    os.makedirs(kernels, exist_ok=True)
+    (home / "kernels").symlink_to(kernels)  # compiled already, perhaps
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPERANT_HOME", str(home))
+        server = Server()
+        yield server
+    server.process.kill()
+    server.process.communicate()
+
+
+def test_a_killed_run_ends_with_the_same_bits(server):
+    began = time.monotonic()
+    assert server.train("whole") == 0
+    span = time.monotonic() - began
+    expected = _end_of("whole")
+    seed = random.randrange(10**6)
+    print(f"moments from seed {seed}")
+    moments = random.Random(seed)
+    steps_before = []
+    for k in range(KILLS):
+        name = f"killed-{k}"
+        for _ in range(20):
+            if server.train(name, kill_after=moments.uniform(0.0, span)) == -signal.SIGKILL:
+                break
+            find_run(name).remove()  # it was faster: not a kill
+        else:
+            pytest.fail("the kills always came too late")
+        steps_before.append(_steps(name))
+        assert server.train(name) == 0
+        _assert_equal(_end_of(name), expected)
+        table = read_csv(find_run(name).csv_file)
+        assert table["iteration"].tolist() == list(range(1, 13))
+    assert len(set(steps_before)) > 3  # the moments were different ones
+
+
+def test_a_run_killed_again_and_again_ends_with_the_same_bits(server):
+    began = time.monotonic()
+    assert server.train("other") == 0
+    span = time.monotonic() - began
+    moments = random.Random(1)
+    kills = 0
+    for _ in range(60):
+        code = server.train("often", kill_after=moments.uniform(0.2, 0.6) * span)
+        if code == 0:
+            break
+        kills += code == -signal.SIGKILL
+    else:
+        assert server.train("often") == 0
+    assert kills >= 2
+    _assert_equal(_end_of("often"), _end_of("other"))
+
+
+def _steps(name: str) -> int:
+    try:
+        return int(latest_checkpoint(find_run(name).checkpoints).name)
+    except ValueError:
+        return -1
+
+
+def _end_of(name: str) -> dict[str, np.ndarray]:
+    found = load_checkpoint(latest_checkpoint(find_run(name).checkpoints))
+    assert found.step == 256 * 12
+    return {
+        f"{group}.{key}": array
+        for group, part in found.arrays.items()
+        for key, array in part.items()
+    } | {"recent": np.array(found.facts["recent"])}
+
+
+def _assert_equal(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
+    assert set(one) == set(other)
+    for name, array in one.items():
+        np.testing.assert_array_equal(array, other[name], err_msg=name)
