@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 
@@ -51,3 +52,17 @@ def test_python_blocks_of_the_vector_page_run() -> None:
     assert blocks
     for block in blocks:
         exec(block.replace("range(1000)", "range(3)"), {})
+
+
+def test_python_blocks_of_the_training_page_run(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "training.md").read_text(), re.S)
+    assert len(blocks) >= 3
+    for block in blocks:
+        exec(block.replace("0_000", "_000"), {})  # a tenth of the steps
+
+
+def test_the_training_example_runs(monkeypatch, capsys) -> None:
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    importlib.import_module("train_lander").main(total_steps=2_000)
+    assert "a soft landing is worth 10" in capsys.readouterr().out

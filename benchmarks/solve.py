@@ -1,0 +1,95 @@
+"""Train every environment from its shipped configuration with five seeds, and evaluate each.
+
+    python benchmarks/solve.py benchmarks/results/solved.json docs/results.md
+
+Uses the commands a user types. Takes some minutes on two cores.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from operant.bench.frame import frame, write_json
+
+WANTED = {
+    "CartPole-v1": 475.0,
+    "Acrobot-v1": -100.0,
+    "Pendulum-v1": -200.0,
+    "MountainCarContinuous-v0": 90.0,
+    "MountainCar-v0": -110.0,
+}
+SEEDS = (1, 2, 3, 4, 5)
+
+
+def operant(*arguments: str) -> dict[str, Any]:
+    """The JSON that a command ends with."""
+    command = [sys.executable, "-m", "operant", *arguments, "--json"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def solve(env: str, seed: int) -> dict[str, Any]:
+    """One run: trained, then evaluated over 100 episodes."""
+    trained = operant("train", env, "--seed", str(seed))
+    tested = operant("eval", trained["run_id"], "--episodes", "100")
+    return {
+        "env": env,
+        "seed": seed,
+        "steps": trained["steps"],
+        "seconds": trained["seconds"],
+        "sps": trained["sps"],
+        "mean_return": tested["mean_return"],
+        "std_return": tested["std_return"],
+        "wanted": WANTED[env],
+        "reached": tested["mean_return"] >= WANTED[env],
+        "engine": trained["engine"],
+        "device": trained["device"],
+    }
+
+
+def page(data: dict[str, Any]) -> str:
+    """The table for the documentation."""
+    machine = data["machine"]
+    lines = [
+        "# Results",
+        "",
+        "Every environment from its shipped configuration (`operant train ENV --seed N`), then "
+        "`operant eval RUN --episodes 100`",
+        "(other episodes, most probable actions). Seconds are of training alone, warm.",
+        f"Machine: {machine['cores']} cores of a shared {machine['cpu']}, no GPU; "
+        f"Python {machine['python']}, PyTorch {machine['versions']['torch']}; {data['date'][:10]}.",
+        "Written by `benchmarks/solve.py`.",
+        "",
+        "| environment | wanted | seed | steps | seconds | return over 100 episodes |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in data["results"]:
+        lines.append(
+            f"| {row['env']} | {row['wanted']:g} | {row['seed']} | {row['steps']:,} "
+            f"| {row['seconds']:.1f} | {row['mean_return']:.1f} ± {row['std_return']:.1f}"
+            f"{'' if row['reached'] else ' (missed)'} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Run everything and write the figures and the page."""
+    for env in WANTED:  # compile first: seconds are of training
+        operant("train", env, "--total-steps", "1", "--set", "run.eval_episodes=0")
+    found = []
+    for env in WANTED:
+        for seed in SEEDS:
+            found.append(solve(env, seed))
+            print(found[-1], flush=True)
+    data = frame(found)
+    write_json(sys.argv[1], data)
+    Path(sys.argv[2]).write_text(page(data), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
