@@ -2,8 +2,10 @@
 
 - `select`: a choice without a branch, so that a loop stays one basic block and vectorises.
 - `floor`, `ceil`, `sqrt`, `fabs`: the float32 instruction (``math.floor`` goes through int64).
-- `bits_of`, `float_of`: reinterpret 32 bits. `trailing_zeros`: of a non-zero 64-bit word.
-- `pointer`: from an address.
+- `minimum`, `maximum`: of two float32; NaN if either is.
+- `bits_of`, `float_of`: reinterpret 32 bits.
+- `flags_of_64`: 64 truth values as one word. `trailing_zeros`: of such a word that is not zero.
+- `at`, `address_of`, `call_reset`: memory and a function known by address.
 - `prefer_wide_vectors`: 512 bits where the machine has them.
 - `atomic_load`, `atomic_store`, `atomic_add`, `atomic_replace`: what threads tell each other.
 - `load`, `store`: access to buffers that are known not to overlap. Numba cannot say so, and LLVM
@@ -18,7 +20,7 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
 
@@ -66,13 +68,47 @@ float_of = _reinterpret(types.int32, types.float32, ir.FloatType())
 
 
 @intrinsic
-def pointer(typing_context: Any, address: Any) -> Any:
-    """A pointer from the address in a uint64; the caller keeps the memory alive."""
+def at(typing_context: Any, address: Any, dtype: Any) -> Any:
+    """A pointer to numbers of `dtype` at an integer address; the caller keeps the memory alive.
+
+    ``p[i]`` is its i-th number. There is less to compile than with an array, which is seven values
+    and takes negative indices.
+    """
+    result = types.CPointer(dtype.instance_type)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
+        return builder.inttoptr(args[0], context.get_value_type(result))
 
-    return types.voidptr(types.uint64), generate
+    return result(types.uint64, dtype), generate
+
+
+@intrinsic
+def address_of(typing_context: Any, array: Any) -> Any:
+    """Where the data of an array begins, as an int64."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(array)(context, builder, args[0]).data
+        return builder.ptrtoint(data, ir.IntType(64))
+
+    return types.int64(array), generate
+
+
+@intrinsic
+def call_reset(
+    typing_context: Any, address: Any, lo: Any, hi: Any, chosen: Any, now_us: Any, table: Any
+) -> Any:
+    """Call the function ``void(int64, int64, int64*, int64, int64)`` at an address.
+
+    A function called by name is compiled again as a part of its caller.
+    """
+    arguments = (types.int64, types.int64, chosen, types.int64, types.int64)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = ir.FunctionType(ir.VoidType(), [arg.type for arg in args[1:]])
+        builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
+        return context.get_dummy_value()
+
+    return types.void(types.uint64, *arguments), generate
 
 
 @intrinsic
@@ -93,6 +129,19 @@ def prefer_wide_vectors(typing_context: Any) -> Any:
 
 
 @intrinsic
+def flags_of_64(typing_context: Any, flags: Any, start: Any) -> Any:
+    """Which of the 64 bytes from ``flags[start]`` are not zero, as the bits of a uint64."""
+    vector = ir.VectorType(ir.IntType(8), 64)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        source = builder.bitcast(builder.gep(args[0], [args[1]]), vector.as_pointer())
+        bits = builder.icmp_unsigned("!=", builder.load(source, align=1), vector([0] * 64))
+        return builder.bitcast(bits, ir.IntType(64))
+
+    return types.uint64(flags, types.intp), generate
+
+
+@intrinsic
 def trailing_zeros(typing_context: Any, word: Any) -> Any:
     """How many low bits of a non-zero uint64 are zero, as an intp."""
 
@@ -107,16 +156,21 @@ def trailing_zeros(typing_context: Any, word: Any) -> Any:
     return types.intp(types.uint64), generate
 
 
-@njit(forceinline=True, fastmath=False)
-def minimum(a, b):  # type: ignore[no-untyped-def]
-    """The smaller; NaN if either is."""
-    return select((a < b) | (a != a), a, b)
+def _extremum(comparison: str) -> Any:
+    @intrinsic
+    def extremum(typing_context: Any, a: Any, b: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            wins = builder.fcmp_ordered(comparison, args[0], args[1])
+            nan = builder.fcmp_unordered("uno", args[0], args[0])
+            return builder.select(builder.or_(wins, nan), args[0], args[1])
+
+        return a(a, a), generate
+
+    return extremum
 
 
-@njit(forceinline=True, fastmath=False)
-def maximum(a, b):  # type: ignore[no-untyped-def]
-    """The larger; NaN if either is."""
-    return select((a > b) | (a != a), a, b)
+minimum = _extremum("<")
+maximum = _extremum(">")
 
 
 DOMAIN = 128
@@ -139,33 +193,27 @@ def _mark_disjoint(instruction: Any, module: Any, buffer: int) -> None:
     instruction.set_metadata("noalias", module.add_metadata(others))
 
 
-def _element(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
-    data = context.make_array(array_type)(context, builder, array).data
-    return builder.gep(data, [index], inbounds=True)
-
-
 @intrinsic(prefer_literal=True)
 def load(typing_context: Any, buffer: Any, array: Any, index: Any) -> Any:
-    """``array[index]`` of a contiguous 1-d array, known to overlap no other numbered buffer."""
+    """``array[index]`` of a pointer to memory that overlaps no other numbered buffer."""
     number = buffer.literal_value
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        value = builder.load(_element(context, builder, signature.args[1], args[1], args[2]))
+        value = builder.load(builder.gep(args[1], [args[2]], inbounds=True))
         _mark_disjoint(value, builder.module, number)
-        return context.data_model_manager[array.dtype].from_data(builder, value)
+        return value
 
     return array.dtype(buffer, array, types.intp), generate
 
 
 @intrinsic(prefer_literal=True)
 def store(typing_context: Any, buffer: Any, array: Any, index: Any, value: Any) -> Any:
-    """``array[index] = value`` of a contiguous 1-d array that overlaps no other numbered buffer."""
+    """``array[index] = value`` of a pointer to memory that overlaps no other numbered buffer."""
     number = buffer.literal_value
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        data = context.data_model_manager[array.dtype].as_data(builder, args[3])
-        target = _element(context, builder, signature.args[1], args[1], args[2])
-        _mark_disjoint(builder.store(data, target), builder.module, number)
+        target = builder.gep(args[1], [args[2]], inbounds=True)
+        _mark_disjoint(builder.store(args[3], target), builder.module, number)
         return context.get_dummy_value()
 
     return types.void(buffer, array, types.intp, array.dtype), generate
@@ -173,22 +221,20 @@ def store(typing_context: Any, buffer: Any, array: Any, index: Any, value: Any) 
 
 @intrinsic
 def atomic_load(typing_context: Any, array: Any, index: Any) -> Any:
-    """``array[index]`` of an int64 array, and everything its writer wrote before."""
+    """``array[index]`` at a pointer to int64, and everything its writer wrote before."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        source = _element(context, builder, signature.args[0], args[0], args[1])
-        return builder.load_atomic(source, "seq_cst", 8)
+        return builder.load_atomic(builder.gep(args[0], [args[1]]), "seq_cst", 8)
 
     return types.int64(array, types.intp), generate
 
 
 @intrinsic
 def atomic_store(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
-    """``array[index] = value`` of an int64 array; who reads it sees all that was written before."""
+    """``array[index] = value`` at a pointer to int64; its reader sees what was written before."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        target = _element(context, builder, signature.args[0], args[0], args[1])
-        builder.store_atomic(args[2], target, "seq_cst", 8)
+        builder.store_atomic(args[2], builder.gep(args[0], [args[1]]), "seq_cst", 8)
         return context.get_dummy_value()
 
     return types.void(array, types.intp, types.int64), generate
@@ -196,21 +242,20 @@ def atomic_store(typing_context: Any, array: Any, index: Any, value: Any) -> Any
 
 @intrinsic
 def atomic_add(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
-    """Add to ``array[index]`` of an int64 array in one go; what it was before."""
+    """Add to ``array[index]`` at a pointer to int64 in one go; what it was before."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        target = _element(context, builder, signature.args[0], args[0], args[1])
-        return builder.atomic_rmw("add", target, args[2], "seq_cst")
+        return builder.atomic_rmw("add", builder.gep(args[0], [args[1]]), args[2], "seq_cst")
 
     return types.int64(array, types.intp, types.int64), generate
 
 
 @intrinsic
 def atomic_replace(typing_context: Any, array: Any, index: Any, old: Any, new: Any) -> Any:
-    """Set ``array[index]`` of an int64 array to `new` if it is `old`; whether it was."""
+    """Set ``array[index]`` at a pointer to int64 to `new` if it is `old`; whether it was."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        target = _element(context, builder, signature.args[0], args[0], args[1])
+        target = builder.gep(args[0], [args[1]])
         pair = builder.cmpxchg(target, args[2], args[3], "seq_cst", "seq_cst")
         return builder.extract_value(pair, 1)
 

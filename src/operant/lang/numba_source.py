@@ -8,7 +8,7 @@ cast back.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from operant.lang import floats
 from operant.lang.trace import BOOL, FLOAT, INT, Node, Program, Symbol
@@ -43,8 +43,14 @@ COMPOSED = ("sin", "cos", "tan", "exp", "log", "tanh", "atan", "atan2")
 _LINE = 88  # longer expressions get a name of their own
 
 
-def function_source(program: Program, name: str, suffix: str = "") -> str:
-    """``def name(inputs): ... return outputs``; composed words are called as ``word + suffix``."""
+def program_source(
+    program: Program, values: Mapping[str, str], prefix: str = "v", suffix: str = ""
+) -> tuple[list[str], list[str]]:
+    """The lines that compute a program, and the expressions of its outputs.
+
+    `values` are the expressions of its inputs. Intermediate results are called `prefix` and a
+    number, composed words ``word + suffix``.
+    """
     uses = [0] * len(program.nodes)
     for node in program.nodes:
         for arg in node.args:
@@ -54,21 +60,23 @@ def function_source(program: Program, name: str, suffix: str = "") -> str:
     texts: dict[int, str] = {}
     lines = []
     for index, node in enumerate(program.nodes):
-        if not _needed(index, uses, program):
-            continue
-        text = _expression(program, node, [texts[arg] for arg in node.args], suffix)
-        atom = node.op in ("input", "constant")
-        if not atom and (uses[index] > 1 or len(text) > _LINE):
-            lines.append(f"    v{index} = {text}")
-            text = f"v{index}"
-        texts[index] = text
-    outputs = "".join(f"{texts[output]}, " for output in program.outputs)
-    lines.append(f"    return ({outputs.strip()})")
-    return f"def {name}({', '.join(program.inputs)}):\n" + "\n".join(lines) + "\n"
+        if node.op == "input":
+            texts[index] = values[str(node.value)]
+        elif uses[index] > 0:
+            text = _expression(program, node, [texts[arg] for arg in node.args], suffix)
+            if node.op != "constant" and (uses[index] > 1 or len(text) > _LINE):
+                lines.append(f"{prefix}{index} = {text}")
+                text = f"{prefix}{index}"
+            texts[index] = text
+    return lines, [texts[output] for output in program.outputs]
 
 
-def _needed(index: int, uses: list[int], program: Program) -> bool:
-    return uses[index] > 0 or program.nodes[index].op == "input"
+def function_source(program: Program, name: str, suffix: str = "") -> str:
+    """``def name(inputs): ... return outputs``; composed words are called as ``word + suffix``."""
+    lines, outputs = program_source(program, {name: name for name in program.inputs}, "v", suffix)
+    lines.append(f"return ({', '.join(outputs)},)")
+    body = "".join(f"    {line}\n" for line in lines)
+    return f"def {name}({', '.join(program.inputs)}):\n{body}"
 
 
 def composed_words(programs: list[Program]) -> list[str]:
@@ -119,8 +127,6 @@ def _expression(program: Program, node: Node, args: list[str], suffix: str) -> s
     match node.op:
         case "minimum" | "maximum":
             return _extremum(program, node, args)
-        case "input":
-            return str(node.value)
         case "constant":
             return _constant(node)
         case "negative":

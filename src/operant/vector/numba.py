@@ -7,12 +7,14 @@ hash of its text. The second start finds both and compiles nothing.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import importlib.util
 import os
 import sys
 import tempfile
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,14 +26,16 @@ from gymnasium.vector import AutoresetMode
 from operant import __version__, paths
 from operant.envs.rules import Rules
 from operant.lang import intrinsics
-from operant.vector import numba_jobs, numba_lanes, numba_philox
+from operant.vector import numba_jobs, numba_philox
 from operant.vector.buffers import LANES, Arena, Buffers
-from operant.vector.numba_jobs import LINE, STOP, UNFINISHED, block_size
+from operant.vector.numba_jobs import CALLER, LINE, RESCAN, STOP, UNFINISHED, WAITING, block_size
 from operant.vector.numba_source import kernels_source
 from operant.vector.numba_table import table_layout
 from operant.vector.workers import Workers, split
 
 _MODES = {AutoresetMode.NEXT_STEP: 0, AutoresetMode.SAME_STEP: 1, AutoresetMode.DISABLED: 2}
+_INT64_POINTER = ctypes.POINTER(ctypes.c_int64)
+_NO_ACTIONS = np.zeros(0, np.uint8)
 
 
 class NumbaBackend:
@@ -50,32 +54,33 @@ class NumbaBackend:
     ) -> None:
         kernels = load_kernels(rules)
         parts = split(buffers.lanes, workers, LANES)
-        arrays = _arrays(rules, buffers, parts)
         block = block_size(buffers.lanes, len(parts))
-        settings = [buffers.num_envs, buffers.lanes, _MODES[mode], max_steps, len(parts), block]
+        blocks = [-(-(hi - lo) // block) for lo, hi in parts]
+        arrays = _arrays(rules, buffers, parts, blocks)
+        settings = [buffers.num_envs, _MODES[mode], max_steps, len(parts), block, sum(blocks)]
         addresses = [array.ctypes.data for array in arrays.values()]
-        self._table = table = np.array(settings + addresses, np.uint64)
-        self._arrays = arrays  # kept alive as long as the kernels hold their addresses
-        self._step, self._wait = kernels.step, kernels.wait
-        self._reset_slice, self._observe_slice = kernels.reset_slice, kernels.observe_slice
-        self._num_envs, self._rescan = buffers.num_envs, True
+        table = np.array([*settings, kernels.reset.address, *addresses], np.uint64)
+        self._arrays = arrays | {"table": table}  # kept alive as long as kernels use the addresses
+        self._table, self._control = table.ctypes.data, arrays["control"]
+        self._work, self._reset, self._observe = kernels.work, kernels.reset.ctypes, kernels.observe
+        self._rescan = True
         self._workers = None
         if len(parts) > 1:
-            control = arrays["control"]
-            control[STOP] = 1
-            kernels.serve(1, 0, table)  # compile now, not in the middle of a step
-            kernels.wait(table)
-            control[STOP] = 0
-            self._workers = Workers(len(parts), kernels.serve, control, table, arrays)
+            serve = partial(_serve, kernels.work, self._table, self._arrays)
+            self._control[STOP] = 1
+            serve(1)  # compile now, not in the middle of a step
+            self._control[STOP] = 0
+            self._workers = Workers(len(parts), serve, self._control)
 
     def reset(self, mask: np.ndarray, now_us: int) -> None:
         """Begin a new episode in the environments of `mask`, bool ``[num_envs]``."""
-        self._reset_slice(np.flatnonzero(mask), now_us, self._table)
+        chosen = np.flatnonzero(mask)
+        self._reset(0, len(chosen), chosen.ctypes.data_as(_INT64_POINTER), now_us, self._table)
         self._rescan = True
 
     def observe(self) -> None:
         """Write the observations from the states."""
-        self._observe_slice(np.arange(self._num_envs), self._table)
+        self._observe(self._table)
 
     def state_changed(self) -> None:
         """Note that someone else wrote to the buffers."""
@@ -86,17 +91,20 @@ class NumbaBackend:
 
         Returns -1, having stepped nobody, if an action is bad.
         """
-        workers, table = self._workers, self._table
+        work, workers, table = self._work, self._workers, self._table
         if not actions.flags.writeable:  # another type to Numba: it would compile again
             actions = actions.copy()
         data = actions.reshape(-1).view(np.uint8)
+        if self._rescan:
+            self._control[RESCAN] = 1
         if workers is not None:
             workers.wake()
-        finished: int = self._step(data, actions.itemsize == 8, self._rescan, now_us, table)
+        finished: int = work(CALLER, data, actions.itemsize == 8, now_us, table)
         if finished == UNFINISHED and workers is not None:
-            finished = workers.wait(lambda: self._wait(table))
-        if finished >= 0:
+            finished = workers.wait(lambda: work(WAITING, data, False, 0, table))
+        if self._rescan and finished >= 0:
             self._rescan = False
+            self._control[RESCAN] = 0
         return finished
 
     def close(self) -> None:
@@ -105,12 +113,19 @@ class NumbaBackend:
             self._workers.close()
 
 
-def _arrays(rules: Rules, buffers: Buffers, parts: list[tuple[int, int]]) -> dict[str, np.ndarray]:
+def _serve(work: Callable[..., int], table: int, keep: object, worker: int) -> int:
+    """Let `worker` work on jobs; `keep` is all memory behind the table."""
+    return work(worker, _NO_ACTIONS, False, 0, table)
+
+
+def _arrays(
+    rules: Rules, buffers: Buffers, parts: list[tuple[int, int]], blocks: list[int]
+) -> dict[str, np.ndarray]:
     """The arrays of the kernels' table: those of the batch, and scratch memory of our own."""
     known: dict[str, Any] = {
         "params": rules.param_values(),
-        "done_words": buffers.done,
         "bounds": np.array([lo for lo, _ in parts] + [buffers.lanes], np.int64),
+        "blocks": np.array(blocks, np.int64),
         "control": np.zeros(LINE * (len(parts) + 2), np.int64),
     }
     known |= {f"state_{name}": array for name, array in buffers.state.items()}
@@ -118,7 +133,7 @@ def _arrays(rules: Rules, buffers: Buffers, parts: list[tuple[int, int]]) -> dic
     scratch = Arena(buffers.lanes)
     dtypes = {"f32": np.float32, "u32": np.uint32, "i64": np.int64}
     layout = table_layout(rules)
-    for name, (dtype, _) in layout.items():
+    for name, dtype in layout.items():
         if name not in known:
             array = getattr(buffers, name, None)
             known[name] = scratch.zeros(dtypes[dtype]) if array is None else array
@@ -134,7 +149,7 @@ def load_kernels(rules: Rules) -> ModuleType:
 def _fingerprint() -> str:
     """Stands for the code that generated kernels call; Numba's cache does not look there."""
     parts = [numba.__version__]
-    for module in (intrinsics, numba_jobs, numba_lanes, numba_philox):
+    for module in (intrinsics, numba_jobs, numba_philox):
         parts.append(Path(str(module.__file__)).read_text())
     return hashlib.sha256("".join(parts).encode()).hexdigest()[:12]
 
@@ -178,21 +193,14 @@ def cache_statistics() -> dict[str, int]:
     hits = misses = 0
     for name, module in list(sys.modules.items()):
         if name.startswith("operant_kernels_"):
-            for kernel in _dispatchers(module):
+            hits += module.reset.cache_hits
+            misses += 1 - module.reset.cache_hits
+            for kernel in (module.work, module.observe):
                 hits += sum(kernel.stats.cache_hits.values())
                 misses += sum(kernel.stats.cache_misses.values())
     return {"loaded": hits, "compiled": misses}
 
 
-def _dispatchers(module: ModuleType) -> list[Any]:
-    names = ("step", "wait", "serve", "reset_slice", "observe_slice")
-    return [getattr(module, name) for name in names]
-
-
-def inspect_assembly(rules: Rules) -> dict[str, str]:
-    """The machine code of the kernels compiled so far in this process, by kernel name."""
-    kernels = load_kernels(rules)
-    texts: dict[str, Any] = {}
-    for kernel in _dispatchers(kernels):
-        texts[kernel.__name__] = "\n".join(kernel.inspect_asm().values())
-    return texts
+def inspect_assembly(rules: Rules) -> str:
+    """The machine code of ``work``, if it was compiled in this process."""
+    return "\n".join(load_kernels(rules).work.inspect_asm().values())

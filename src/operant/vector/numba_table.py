@@ -6,50 +6,47 @@ import re
 
 from operant.envs.rules import Rules
 from operant.lang.trace import BOOL, FLOAT, INT, Program
-from operant.vector.numba_jobs import LINE
 
-SETTINGS = ("num_envs", "lanes", "mode", "max_steps", "workers", "block")
-"""Whole numbers in the table. Mode: 0 NEXT_STEP, 1 SAME_STEP, 2 DISABLED."""
-TYPES = {FLOAT: "f32", INT: "i32", BOOL: "bool_"}
+SETTINGS = ("num_envs", "mode", "max_steps", "workers", "block", "total", "reset_address")
+"""Whole numbers in the table. Mode: 0 NEXT_STEP, 1 SAME_STEP, 2 DISABLED. Blocks: size, how many.
+The address of the compiled function that begins episodes."""
+TYPES = {FLOAT: "f32", INT: "i32", BOOL: "u8"}
 KEYS = ("key_step", "key_episode", "key_high", "key_low", "key_index")
 
 
-def table_layout(rules: Rules) -> dict[str, tuple[str, str]]:
-    """What a kernel works on: Numba type and length of each buffer, by name.
+def table_layout(rules: Rules) -> dict[str, str]:
+    """What a kernel works on: the Numba type of each buffer, by name.
 
-    A kernel is called with one table, the `SETTINGS` and then the addresses of the buffers in this
-    order: passing 23 arrays to a Numba function took 3.4 us a call, a table takes 0.5.
+    A kernel is called with the address of one table, the `SETTINGS` and then the addresses of the
+    buffers in this order: passing 23 arrays to a Numba function took 3.4 us a call, a table 0.5.
     """
     obs = "i64" if rules.observation.dtype == INT else "f32"
-    layout = {"params": ("f32", str(len(rules.float_params)))}
-    layout |= {f"state_{name}": (TYPES[kind], "lanes") for name, kind in rules.fields.items()}
-    layout |= {
-        f"action_{k}": (TYPES[rules.action.dtype], "lanes") for k in range(rules.action.size)
-    }
-    layout |= {f"draw_{k}": ("f32", "lanes") for k in range(draw_rows(rules))}
-    layout |= dict.fromkeys(KEYS, ("u32", "lanes"))
-    size = f"{rules.observation.size} * lanes"
+    layout = {"params": "f32"}
+    layout |= {f"state_{name}": TYPES[kind] for name, kind in rules.fields.items()}
+    layout |= {f"action_{k}": TYPES[rules.action.dtype] for k in range(rules.action.size)}
+    layout |= {f"draw_{k}": "f32" for k in range(draw_rows(rules))}
+    layout |= dict.fromkeys(KEYS, "u32")
     return layout | {
-        "obs": (obs, size),
-        "final_obs": (obs, size),
-        "reward": ("f32", "lanes"),
-        "terminated": ("bool_", "lanes"),
-        "truncated": ("bool_", "lanes"),
-        "done": ("bool_", "lanes"),
-        "done_words": ("u64", "lanes >> 3"),
-        "episode_return": ("f32", "lanes"),
-        "steps": ("i32", "lanes"),
-        "start_us": ("i64", "lanes"),
-        "report_return": ("f32", "lanes"),
-        "report_length": ("i32", "lanes"),
-        "report_time_s": ("f32", "lanes"),
-        "seed": ("u64", "lanes"),
-        "index": ("u32", "lanes"),
-        "episode": ("u32", "lanes"),
-        "finished": ("i64", "lanes"),
-        "counts": ("i64", "lanes >> 6"),
-        "bounds": ("i64", "workers + 1"),
-        "control": ("i64", f"{LINE} * (workers + 2)"),
+        "obs": obs,
+        "final_obs": obs,
+        "reward": "f32",
+        "terminated": "u8",
+        "truncated": "u8",
+        "done": "u8",
+        "episode_return": "f32",
+        "steps": "i32",
+        "start_us": "i64",
+        "report_return": "f32",
+        "report_length": "i32",
+        "report_time_s": "f32",
+        "seed": "u64",
+        "index": "u32",
+        "episode": "u32",
+        "finished": "i64",
+        "counts": "i64",
+        "bounds": "i64",
+        "blocks": "i64",
+        "control": "i64",
     }
 
 
@@ -59,25 +56,43 @@ def draw_rows(rules: Rules) -> int:
     return -(-numbers // 4) * 4
 
 
-def used(rules: Rules, text: str) -> str:
-    """The buffers that `text` names, as an argument list. Fewer compile sooner."""
-    words = set(re.findall(r"\w+", text))
-    return ", ".join(name for name in table_layout(rules) if name in words)
+def unpack(rules: Rules, body: str) -> str:
+    """Lines that take out of the table what `body` names."""
+    words = set(re.findall(r"\w+", body))
+    params = [
+        f"p_{name} = params[{k}]"
+        for k, name in enumerate(rules.float_params)
+        if f"p_{name}" in words
+    ]
+    words |= {"params"} if params else set()
+    lines = ["table = at(table_address, u64)"]
+    for k, name in enumerate(SETTINGS):
+        if name in words:
+            lines.append(f"{name} = i64(table[{k}])")
+    for k, (name, dtype) in enumerate(table_layout(rules).items(), len(SETTINGS)):
+        if name in words:
+            lines.append(f"{name} = at(table[{k}], {dtype})")
+    return "\n".join(lines + params)
 
 
-def arguments(program: Program, **values: str) -> str:
-    """The arguments of a call of a recorded program.
+def inputs(program: Program, **values: str) -> dict[str, str]:
+    """Expressions for the inputs of a recorded program.
 
     `values` has a template for each kind of input: ``s`` (state), ``a`` (action), ``u`` (random),
     with the input's name for ``{}``. Parameters are variables ``p_<name>``.
     """
-    texts = []
+    texts = {}
     for name in program.inputs:
         kind, _, field = name.partition("_")
-        if kind == "p":
-            texts.append(name)
-        elif kind == "s":
-            texts.append(values["s"].format(field))
-        else:
-            texts.append(values[kind[0]].format(kind[1:]))
-    return ", ".join(texts)
+        texts[name] = name if kind == "p" else values[kind[0]].format(field or kind[1:])
+    return texts
+
+
+def read(rules: Rules, field: str, text: str) -> str:
+    """A field of the state as read from its buffer; truth values are kept as bytes."""
+    return f"bool_({text})" if rules.fields[field] == BOOL else text
+
+
+def stored(rules: Rules, text: str) -> str:
+    """A component of the observation as it is kept."""
+    return f"i64({text})" if rules.observation.dtype == INT else text

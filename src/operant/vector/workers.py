@@ -16,9 +16,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from operant.vector.numba_jobs import ASLEEP, FIRST, LINE, STOP, UNFINISHED
+from operant.vector.numba_jobs import ASLEEP, FIRST, LINE, STOP, STOPPED, UNFINISHED
 
-Serve = Callable[[int, int, np.ndarray], int]
+Serve = Callable[[int], int]
 
 
 class Workers:
@@ -26,21 +26,18 @@ class Workers:
 
     Args:
         count: parts in all.
-        serve: compiled ``serve(worker, job, table)``, see `operant.vector.numba_source`.
-        control: the shared words, int64.
-        table: what the kernels are called with; `keep` is all memory it points to.
+        serve: works, as the worker given, until it sleeps or is `STOPPED`.
+        control: the shared words, int64, see `operant.vector.numba_jobs`.
     """
 
-    def __init__(
-        self, count: int, serve: Serve, control: np.ndarray, table: np.ndarray, keep: object
-    ) -> None:
+    def __init__(self, count: int, serve: Serve, control: np.ndarray) -> None:
         self._asleep = control[FIRST + LINE + ASLEEP :: LINE][: count - 1]  # of workers 1, 2, ...
         self._asleep[:] = 1
         self._bells = [threading.Semaphore(0) for _ in range(1, count)]
         self._process = os.getpid()
         for worker, bell in enumerate(self._bells, 1):
             threading.Thread(
-                target=_live, args=(worker, bell, serve, table, keep), name="operant", daemon=True
+                target=_live, args=(worker, bell, serve), name="operant", daemon=True
             ).start()
         self.close = weakref.finalize(self, _dismiss, control, self._bells)
 
@@ -74,13 +71,10 @@ class Workers:
         return result
 
 
-def _live(
-    worker: int, bell: threading.Semaphore, serve: Serve, table: np.ndarray, keep: object
-) -> None:
-    job = 0
-    while job >= 0:
+def _live(worker: int, bell: threading.Semaphore, serve: Serve) -> None:
+    bell.acquire()
+    while serve(worker) != STOPPED:
         bell.acquire()
-        job = serve(worker, job, table)
 
 
 def _dismiss(control: np.ndarray, bells: list[threading.Semaphore]) -> None:
