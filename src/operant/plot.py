@@ -272,7 +272,7 @@ class _Label:
     """A run's name, and below it how much it took; not placed yet."""
 
     def __init__(self, figure: Figure, name: str, run: Curve) -> None:
-        took = f"{short_number(run.steps[-1])} steps"
+        took = f"{short_number(float(f'{run.steps[-1]:.3g}'))} steps"
         if np.isfinite(run.seconds[-1]):
             took += f" in {_duration(run.seconds[-1])}"
         self.name = figure.text(0, 0, name, fontsize=9, color=_INK, va="bottom", parse_math=False)

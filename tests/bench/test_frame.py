@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from operant.bench import env as bench_env
 from operant import machine
+from operant.bench import env as bench_env
 from operant.bench import frame as bench_frame
 
 

@@ -211,10 +211,13 @@ def test_an_environment_of_ones_own(cli, trained):
     target = str(ROOT / "examples" / "lander.py") + ":Lander"
     cli("train", target, *SMALL, "--total-steps", "128", "--run-id", "mine")
     _, err = cli("eval", "mine", "--episodes", "2", code=2)
-    assert "--env file.py:Class" in " ".join(err.split())  # a run directory does not choose which code is run
+    assert "--env file.py:Class" in " ".join(
+        err.split()
+    )  # a run directory does not choose which code is run
     out, _ = cli("eval", "mine", "--episodes", "2", "--env", target, "--json")
     assert json.loads(out)["episodes"] == 2
-    assert "not registered" in " ".join(cli("train", "--resume", "mine", code=2)[1].split())
+    _, err = cli("train", "--resume", "mine", code=2)
+    assert "not registered" in " ".join(err.split())
     cli("train", target, "--resume", "mine", "--total-steps", "256")
     _, err = cli("record", "mine", "--env", target, code=2)
     assert "no render function" in err

@@ -10,6 +10,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -214,7 +215,7 @@ def _strip(model: Any) -> None:
 
 def _runner(path: Path) -> Callable[[Tensor], dict[str, Tensor]]:
     """A function that runs the file on the CPU; what goes wrong there is a ValueError."""
-    import onnxruntime
+    onnxruntime: Any = import_module("onnxruntime")
 
     def attempt(do: Callable[[], Any]) -> Any:
         try:

@@ -57,4 +57,4 @@ class Adam:
         move = self.exp_avg / root
         move *= -learning_rate / (1 - beta1**self.count)
         for parameter, piece in zip(self.parameters, torch.split(move, self.sizes), strict=True):
-            parameter += piece.view_as(parameter)
+            parameter.add_(piece.view_as(parameter))

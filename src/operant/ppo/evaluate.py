@@ -55,7 +55,7 @@ def evaluation_env(env: type[Env] | str, config: EnvConfig, num_envs: int) -> Ve
         env,
         num_envs,
         backend=config.backend,
-        autoreset_mode=AutoresetMode.SAME_STEP,
+        autoreset_mode=AutoresetMode.NEXT_STEP,
         copy=False,
         **config.params,
     )
@@ -71,7 +71,7 @@ def evaluation_env(env: type[Env] | str, config: EnvConfig, num_envs: int) -> Ve
         env,
         num_envs,
         backend=config.backend,
-        autoreset_mode=AutoresetMode.SAME_STEP,
+        autoreset_mode=AutoresetMode.NEXT_STEP,
         copy=False,
         max_episode_steps=config.max_episode_steps,
         **config.params,
@@ -117,15 +117,18 @@ def evaluate(
 
 
 def steps(agent: Agent, batch: VecEnv, deterministic: bool, seed: int) -> Iterator[dict[str, Any]]:
-    """Reset a batch and step it for ever; yields the info of each step."""
+    """Reset a batch and step it for ever; yields the info of the reset and of each step.
+
+    An environment that finished shows its last state once, and is reset by the step after.
+    """
     noise = np.empty((1, batch.num_envs, agent.distribution.noise_size), np.float32)
-    obs, _ = batch.reset(seed=seed)
+    obs, info = batch.reset(seed=seed)
     step = 0
     while True:
+        yield info
         if not deterministic:
             fill_uniforms(noise, seed, step)
         with one_thread_an_operation():
             action = agent.act(obs, None if deterministic else noise[0])
         obs, _, _, _, info = batch.step(action)
         step += 1
-        yield info
