@@ -25,6 +25,7 @@ from operant.runs.checkpoint import find_checkpoint, list_checkpoints, load_chec
 from operant.runs.directory import Run, new_run_id
 from operant.runs.files import replace_file, sweep
 from operant.runs.metrics_layout import Status
+from operant.runs.summary import summary
 
 _FIXED = ("env.", "policy.", "run.seed")
 
@@ -90,6 +91,8 @@ class Session:
         """
         from operant.ppo.snapshot import chosen_env
 
+        if summary(run).state == "running":
+            raise ValueError(f"{run.id} is being trained by another process; stop that first")
         changes = dict(changes or {})
         for name in changes:
             if name.startswith(_FIXED):
@@ -131,9 +134,11 @@ class Session:
         return self.ppo.steps >= self.ppo.config.run.total_steps
 
     def evaluate(self) -> Evaluation | None:
-        """The final evaluation: whole episodes, most probable actions; None if not asked for."""
+        """The final evaluation: whole episodes, most probable actions; None if not asked for, or
+        if there is no time limit, so that an episode might never end."""
         config = self.ppo.config
-        if not config.run.eval_episodes:
+        endless = self.ppo.env.rules.env.max_episode_steps is None
+        if not config.run.eval_episodes or (endless and not config.env.max_episode_steps):
             return None
         found = evaluate(
             self.ppo.agent,

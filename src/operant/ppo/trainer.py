@@ -69,6 +69,8 @@ class PPO:
             `operant.models.policy_for` the spaces.
         options: single values by name, with or without their section: ``learning_rate=1e-3``.
 
+    The seed also seeds PyTorch's global generator, which initialises the network.
+
     Raises:
         ValueError, TypeError: an unknown option, a bad value, or parts that do not fit together.
     """
@@ -81,7 +83,9 @@ class PPO:
         policy: nn.Module | None = None,
         **options: Any,
     ) -> None:
-        name = env_name(env)
+        name = env_name(env)  # raises for what is not an environment
+        if config is not None and config.env.id:
+            name = config.env.id
         layers = [] if config is None else [_all_values(config)]
         given = {dotted_name(key): value for key, value in options.items()}
         if isinstance(env, VecEnv):
