@@ -44,6 +44,13 @@ def test_mean_and_variance_are_numpys(shape: tuple[int, ...]) -> None:
     np.testing.assert_allclose(found, (wide - wide.mean(0)) / wide.std(0), rtol=1e-4, atol=1e-5)
 
 
+def test_large_batches_are_taken_in_parts() -> None:
+    rows = data(150_000, 2)
+    assert_statistics(fed(rows, shape=(2,)), rows)
+    wide = data(3, 140_000)
+    assert_statistics(fed(wide, shape=(140_000,)), wide, rtol=1e-9)
+
+
 def test_leading_dimensions_are_samples() -> None:
     rows = data(60, 2)
     assert_statistics(fed(rows.reshape(5, 3, 4, 2), shape=(2,)), rows)

@@ -9,17 +9,24 @@ was ``truncated``, and otherwise the value of the next step. Twice: compiled for
 tensors.
 """
 
-# mypy: disable-error-code="no-untyped-def"
+# mypy: disable-error-code="no-untyped-def, call-arg"
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from numba import float32 as f32
 from numba import njit
+from numba import uint8 as u8
+
+from operant.lang.intrinsics import address_of, at, load, prefer_wide_vectors, select, store
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+_PLAIN: Final = ("C_CONTIGUOUS", "ALIGNED", "WRITEABLE")
+"""Arrays that one compiled form fits; Numba would compile another for, say, a read-only array."""
 
 
 def gae(
@@ -36,16 +43,17 @@ def gae(
     """Advantages and value targets, each float32 ``[T, N]``.
 
     Args:
-        reward, value: float32 ``[T, N]``.
+        reward, value: float32 ``[T, N]``; other types and layouts are copied first.
         terminated, truncated: bool ``[T, N]``; where both are set, terminated counts.
         final_value: float32 ``[T, N]``: value of the final observation where `truncated`; not read
             elsewhere.
         last_value: float32 ``[N]``: value of the observation after the last step.
         gamma, gae_lambda: discount and trace decay, 0 to 1.
-        out: advantages and targets are written here if given.
+        out: advantages and targets are written here if given: float32 ``[T, N]``, contiguous,
+            overlapping nothing else.
 
     Raises:
-        ValueError: shapes that do not agree.
+        ValueError: shapes that do not agree, or an `out` that cannot be written to.
     """
     named = {
         "value": value,
@@ -54,45 +62,69 @@ def gae(
         "final_value": final_value,
     }
     check_shapes(reward.shape, last_value.shape, {name: x.shape for name, x in named.items()})
-    floats = [np.ascontiguousarray(x, np.float32) for x in (reward, value, final_value, last_value)]
-    flags = [np.ascontiguousarray(x, np.bool_) for x in (terminated, truncated)]
+    floats = [np.require(x, np.float32, _PLAIN) for x in (reward, value, final_value, last_value)]
+    flags = [np.require(x, np.bool_, _PLAIN) for x in (terminated, truncated)]
     if out is None:
         out = (np.empty(reward.shape, np.float32), np.empty(reward.shape, np.float32))
-    _gae(
-        floats[0],
-        floats[1],
-        flags[0].view(np.uint8),
-        flags[1].view(np.uint8),
-        floats[2],
-        floats[3],
-        np.float32(gamma),
-        np.float32(gae_lambda),
-        *out,
-    )
+    else:
+        _check_out(out, reward.shape, [*floats, *flags])
+    reward, value, final_value, last_value = floats
+    terminated, truncated = (flag.view(np.uint8) for flag in flags)
+    trace = np.zeros(len(last_value), np.float32)
+    numbers = np.float32(gamma), np.float32(gae_lambda)
+    _gae(reward, value, terminated, truncated, final_value, last_value, trace, *numbers, *out)
     return out
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def _gae(reward, value, terminated, truncated, final_value, last_value, gamma, lam, adv, target):
-    """Steps backwards; all environments of a step in one vectorised loop."""
+def _gae(
+    reward, value, terminated, truncated, final_value, last_value, trace, gamma, lam, adv, target
+):
+    """Steps backwards; all environments of a step in one vectorised loop.
+
+    `trace`, ``[N]``, is zero before the first step and holds the advantages of the step after.
+
+    `load` and `store` say that the arrays do not overlap, without which LLVM does not vectorise:
+    0.5 instead of 1.1 ms for 128 steps of 4096 environments on one core of a 2-core Xeon.
+    """
+    prefer_wide_vectors()
     steps, envs = reward.shape
-    one, zero = np.float32(1), np.float32(0)
-    trace = np.zeros(envs, np.float32)
-    following = last_value.copy()
+    zero, decay = f32(0), gamma * lam
+    trace, following = at(address_of(trace), f32), at(address_of(last_value), f32)
     for k in range(steps):
         t = steps - 1 - k
-        r, v, te, tr, fv = reward[t], value[t], terminated[t], truncated[t], final_value[t]
-        a, g = adv[t], target[t]
+        r, v, fv = _row(reward, t), _row(value, t), _row(final_value, t)
+        a, g = _row(adv, t), _row(target, t)
+        te, tr = at(address_of(terminated[t]), u8), at(address_of(truncated[t]), u8)
         for i in range(envs):
-            after = fv[i] if tr[i] else following[i]
-            after = zero if te[i] else after
-            live = one if (te[i] | tr[i]) == 0 else zero
-            delta = r[i] + gamma * after - v[i]
-            advantage = delta + gamma * lam * live * trace[i]
-            a[i] = advantage
-            g[i] = advantage + v[i]
-            trace[i] = advantage
-            following[i] = v[i]
+            dead, cut = load(0, te, i) != 0, load(1, tr, i) != 0
+            now = load(2, v, i)
+            after = select(dead, zero, select(cut, load(3, fv, i), load(4, following, i)))
+            rest = select(dead | cut, zero, load(5, trace, i))
+            advantage = load(6, r, i) + gamma * after - now + decay * rest
+            store(5, trace, i, advantage)
+            store(7, a, i, advantage)
+            store(8, g, i, advantage + now)
+        following = v
+
+
+@njit(nogil=True, forceinline=True)
+def _row(array, t):
+    return at(address_of(array[t]), f32)
+
+
+def _check_out(
+    out: tuple[np.ndarray, np.ndarray], shape: tuple[int, ...], inputs: list[np.ndarray]
+) -> None:
+    for k, array in enumerate(out):
+        if array.shape != shape or array.dtype != np.float32:
+            raise ValueError(
+                f"out must be float32 of shape {shape}, got {array.dtype} of shape {array.shape}"
+            )
+        if np.require(array, requirements=_PLAIN) is not array:
+            raise ValueError("out must be contiguous and writeable")
+        if any(np.may_share_memory(array, other) for other in (*inputs, *out[k + 1 :])):
+            raise ValueError("out must not overlap the other arrays")
 
 
 def gae_torch(
@@ -105,7 +137,11 @@ def gae_torch(
     gamma: float,
     gae_lambda: float,
 ) -> tuple[Tensor, Tensor]:
-    """`gae` for tensors on any device; same shapes, new tensors."""
+    """`gae` for tensors on any device, in the dtype of `reward`; same shapes, new tensors.
+
+    Raises:
+        ValueError: shapes that do not agree.
+    """
     import torch
 
     named = {
@@ -118,11 +154,11 @@ def gae_torch(
     following = torch.cat([value[1:], last_value.unsqueeze(0)])
     after = torch.where(truncated, final_value, following).masked_fill(terminated, 0.0)
     delta = reward + gamma * after - value
-    decay = gamma * gae_lambda * (~(terminated | truncated)).to(reward.dtype)
+    done, decay = terminated | truncated, gamma * gae_lambda
     advantage = torch.empty_like(reward)
     trace = torch.zeros_like(last_value)
     for t in reversed(range(len(reward))):
-        trace = delta[t] + decay[t] * trace
+        trace = torch.add(delta[t], trace.masked_fill(done[t], 0.0), alpha=decay)
         advantage[t] = trace
     return advantage, advantage + value
 
@@ -145,10 +181,19 @@ def discounted_returns(
 ) -> np.ndarray:
     """Running discounted returns, float32 ``[T, N]``: ``g[t] = gamma * g[t - 1] + reward[t]``.
 
-    `carry`, float32 ``[N]``, is ``g`` from before the first step and is left at the last; a step
-    that ends an episode (`done`, bool ``[T, N]``) is counted and then starts from 0.
+    Args:
+        reward: float32 ``[T, N]``.
+        done: bool ``[T, N]``; a step that ends an episode is counted, and the next starts from 0.
+        carry: float32 ``[N]``: ``g`` from before the first step; changed to that of the last.
+        gamma: discount, 0 to 1.
+
+    Raises:
+        ValueError: shapes that do not agree.
     """
-    out = np.empty_like(reward)
+    check_shapes(reward.shape, reward.shape[1:], {"done": done.shape})
+    if carry.shape != reward.shape[1:]:
+        raise ValueError(f"carry must have shape {reward.shape[1:]}, got {carry.shape}")
+    out = np.empty(reward.shape, np.float32)
     for t in range(len(reward)):
         np.multiply(carry, np.float32(gamma), out=carry)
         np.add(carry, reward[t], out=carry)

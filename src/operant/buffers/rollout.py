@@ -32,6 +32,9 @@ class RolloutBuffer:
         num_steps, num_envs: T and N.
         obs_shape, action_shape: of one environment.
         obs_dtype, action_dtype: of the tensors.
+
+    Raises:
+        ValueError: less than one step or environment.
     """
 
     obs: Tensor
@@ -108,15 +111,22 @@ class RolloutBuffer:
         Args:
             t: the step.
             env_index: int ``[K]``: which environments.
-            final_obs: ``[K, *obs_shape]``.
+            final_obs: ``[K, *obs_shape]``; copied.
+
+        Raises:
+            ValueError: another shape.
         """
+        wanted = (len(env_index), *self._final_obs.shape[1:])
+        if final_obs.shape != wanted:
+            raise ValueError(f"final_obs must have shape {wanted}, got {final_obs.shape}")
         end = self._finals + len(env_index)
         if end > len(self._final_place):
             room = max(end, 2 * len(self._final_place))
             self._final_obs = _enlarged(self._final_obs, room)
             self._final_place = _enlarged(self._final_place, room)
         self._final_obs[self._finals : end] = final_obs
-        self._final_place[self._finals : end] = t * self.num_envs + env_index
+        self._final_place[self._finals : end] = env_index
+        self._final_place[self._finals : end] += t * self.num_envs
         self._finals = end
 
     @property
@@ -130,10 +140,23 @@ class RolloutBuffer:
         return self._final_place[: self._finals]
 
     def fill_final_values(self, value: Callable[[Tensor], Tensor]) -> None:
-        """Compute ``final_value`` of all truncated episodes in one call of `value`."""
+        """Compute ``final_value`` of all truncated episodes in one call of `value`; in none if
+        there are no such episodes.
+
+        Args:
+            value: from observations ``[K, *obs_shape]`` (a view, in main memory) to values ``[K]``.
+
+        Raises:
+            ValueError: `value` returned another shape.
+        """
         if self._finals:
-            found = value(torch.from_numpy(self.final_obs))
-            self.arrays["final_value"].reshape(-1)[self.final_place] = found.cpu().numpy()
+            found = value(torch.from_numpy(self.final_obs)).detach().cpu().numpy()
+            if found.shape != (self._finals,):
+                raise ValueError(
+                    f"value must return one number for each of {self._finals} observations, "
+                    f"got shape {found.shape}"
+                )
+            self.arrays["final_value"].reshape(-1)[self.final_place] = found
 
     def compute_advantages(self, gamma: float, gae_lambda: float) -> None:
         """Write ``advantage`` and ``target``; see `operant.buffers.advantages`."""
@@ -151,7 +174,8 @@ class RolloutBuffer:
         )
 
     def flat(self, *names: str) -> list[Tensor]:
-        """Views ``[T * N, ...]`` of the named tensors; sample ``t * N + i`` is step t of env i."""
+        """Views ``[T * N, ...]`` of the named tensors ``[T, N, ...]`` (of ``obs`` without its last
+        step); sample ``t * N + i`` is step t of environment i."""
         return [getattr(self, name)[: self.num_steps].flatten(0, 1) for name in names]
 
 

@@ -11,8 +11,8 @@ It may also have
 
 - ``distribution``: another `Distribution` than the action space's own;
 - ``value(obs)``: only the value ``[B]``, where that is cheaper than ``forward``;
-- ``obs_normalizer``: a `RunningNormalizer` it uses in ``forward``; PPO updates it after each
-  iteration.
+- ``obs_normalizer``: a `RunningNormalizer` it uses in ``forward``; PPO updates it with the
+  observations of a rollout, after having trained on it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "si
 class ActorCritic(nn.Module):
     """An actor and a critic, with trunks of their own or a shared one.
 
-    Box observations are flattened; Discrete and MultiDiscrete ones become one-hot vectors.
+    Box observations are flattened; Discrete and MultiDiscrete ones become one-hot vectors, in
+    which only numbers that the space has may occur.
     Weights are orthogonal (gain sqrt 2; 0.01 for the actor's head, 1 for the critic's), biases 0.
 
     Args:
@@ -108,7 +109,15 @@ class ActorCritic(nn.Module):
 
 
 class DiscreteActorCritic(ActorCritic):
-    """For Discrete, MultiDiscrete and MultiBinary actions: the head holds logits."""
+    """For Discrete, MultiDiscrete and MultiBinary actions: the head holds logits.
+
+    Args:
+        observation_space, action_space: of one environment.
+        options: see `ActorCritic`.
+
+    Raises:
+        ValueError: a space or option that is not supported.
+    """
 
     def __init__(
         self,
@@ -130,6 +139,9 @@ class ContinuousActorCritic(ActorCritic):
         state_dependent_std: whether the network produces the deviations too.
         squash: tanh onto the bounds instead of clipping at them.
         options: see `ActorCritic`.
+
+    Raises:
+        ValueError: a space or option that is not supported.
     """
 
     def __init__(
@@ -172,13 +184,15 @@ def encoder(space: spaces.Space[object]) -> tuple[Callable[[Tensor], Tensor], in
     Raises:
         ValueError: a space without one.
     """
+    if math.prod(space.shape or ()) == 0:
+        raise ValueError(f"the observation space {space} has nothing to see")
     if isinstance(space, spaces.Box):
-        return _flatten, math.prod(space.shape)
+        return _flatten if space.shape else _column, math.prod(space.shape)
     if isinstance(space, spaces.Discrete):
         return _OneHot([int(space.n)], [int(space.start)]), int(space.n)
-    if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim == 1:
-        sizes = space.nvec.tolist()
-        return _OneHot(sizes, space.start.tolist()), sum(sizes)
+    if isinstance(space, spaces.MultiDiscrete):
+        sizes = space.nvec.flatten().tolist()
+        return _OneHot(sizes, space.start.flatten().tolist()), sum(sizes)
     raise ValueError(
         f"no encoding for the observation space {space}; known are Box, Discrete and MultiDiscrete"
     )
@@ -188,14 +202,18 @@ def _flatten(obs: Tensor) -> Tensor:
     return obs.flatten(1).float()
 
 
+def _column(obs: Tensor) -> Tensor:
+    return obs.unsqueeze(1).float()
+
+
 class _OneHot:
-    """Integers ``[B]`` or ``[B, K]`` to concatenated one-hot vectors."""
+    """Integers ``[B, ...]`` to concatenated one-hot vectors, one for each integer."""
 
     def __init__(self, sizes: list[int], starts: list[int]) -> None:
         self.sizes, self.starts = sizes, starts
 
     def __call__(self, obs: Tensor) -> Tensor:
-        columns = obs.reshape(len(obs), len(self.sizes)).unbind(-1)
+        columns = obs.long().reshape(len(obs), len(self.sizes)).unbind(-1)
         parts = zip(columns, self.sizes, self.starts, strict=True)
         return torch.cat([functional.one_hot(x - low, n) for x, n, low in parts], -1).float()
 
@@ -225,7 +243,16 @@ def policy_for(
     squash: bool = False,
     **options: object,
 ) -> ActorCritic:
-    """The network for a pair of spaces: continuous for Box actions, else discrete."""
+    """The network for a pair of spaces: continuous for Box actions, else discrete.
+
+    Args:
+        observation_space, action_space: of one environment.
+        log_std, squash: see `ContinuousActorCritic`; `log_std` does nothing for other actions.
+        options: see `ActorCritic`.
+
+    Raises:
+        ValueError: a space or option that is not supported.
+    """
     if isinstance(action_space, spaces.Box):
         return ContinuousActorCritic(
             observation_space,

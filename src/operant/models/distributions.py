@@ -17,8 +17,9 @@ from gymnasium import spaces
 from torch import Tensor
 from torch.nn import functional
 
+from operant.models.names import LOG_STD_RANGE
+
 _LOG_2PI = math.log(2 * math.pi)
-_LOG_STD_RANGE = (-20.0, 2.0)
 
 
 class Distribution(ABC):
@@ -37,7 +38,10 @@ class Distribution(ABC):
 
     @abstractmethod
     def sample(self, head: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Actions and log-probabilities ``[B]``, from `noise` in [0, 1), ``[B, noise_size]``."""
+        """Actions and log-probabilities ``[B]``, from `noise` in [0, 1), ``[B, noise_size]``.
+
+        The log-probabilities are those that `evaluate` gives for the same head, to the bit.
+        """
 
     @abstractmethod
     def evaluate(self, head: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
@@ -65,8 +69,10 @@ class Categorical(Distribution):
     def sample(self, head: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """By inversion: the first action whose cumulated probability exceeds the number."""
         log_probs = functional.log_softmax(head, -1)
-        passed = log_probs.exp().cumsum(-1) <= noise
-        action = passed.sum(-1).clamp_(max=self.head_size - 1)  # rounding: the sum may stay below 1
+        cumulated = log_probs.exp().cumsum(-1)
+        # Rounding may leave the sum below 1. Scaled by it, the number stays below the last entry,
+        # so that what lies behind the sum, a masked action say, is never chosen.
+        action = (cumulated <= noise * cumulated[..., -1:]).sum(-1)
         return action, log_probs.gather(-1, action.unsqueeze(-1)).squeeze(-1)
 
     def evaluate(self, head: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
@@ -87,16 +93,29 @@ class Categorical(Distribution):
 
 
 class MultiCategorical(Distribution):
-    """Several independent choices; the head holds the logits of one after those of another."""
+    """Several independent choices; the head holds the logits of one after those of another.
+
+    Args:
+        sizes: how many actions each choice has.
+        start: what each choice is numbered from; by default 0.
+        env_shape: how the environment arranges the choices; by default in a row.
+    """
 
     action_dtype = torch.int64
 
-    def __init__(self, sizes: Sequence[int], start: Sequence[int] | None = None) -> None:
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        start: Sequence[int] | None = None,
+        env_shape: tuple[int, ...] | None = None,
+    ) -> None:
         self.parts = [Categorical(int(n)) for n in sizes]
         self.sizes = [part.head_size for part in self.parts]
-        self.start = torch.tensor([0] * len(self.sizes) if start is None else list(start))
         self.head_size, self.noise_size = sum(self.sizes), len(self.sizes)
         self.action_shape = (len(self.sizes),)
+        self.env_shape = self.action_shape if env_shape is None else env_shape
+        start = [0] * len(self.sizes) if start is None else list(start)
+        self._start = _Constants(torch.tensor(start)) if any(start) else None
 
     def sample(self, head: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Each choice with a number of its own."""
@@ -121,8 +140,10 @@ class MultiCategorical(Distribution):
         return torch.stack([logits.argmax(-1) for logits in self._split(head)], -1)
 
     def to_env(self, action: Tensor) -> Tensor:
-        """Counted from `start`."""
-        return action + self.start.to(action.device) if self.start.any() else action
+        """Counted from `start`, in the space's own shape."""
+        if self._start is not None:
+            action = action + self._start.on(action.device)[0]
+        return action.reshape(*action.shape[:-1], *self.env_shape)
 
     def _split(self, head: Tensor) -> tuple[Tensor, ...]:
         return torch.split(head, self.sizes, -1)
@@ -133,32 +154,35 @@ class Gaussian(Distribution):
 
     The environment gets the sample clipped to its bounds. The log-probability is that of the sample
     before clipping: clipping is the environment's affair, and what lies beyond a bound has no
-    density.
+    density. Logarithms of deviations are limited to `LOG_STD_RANGE`.
+
+    Args:
+        low, high: bounds of the Box, ``[*env_shape]``; may be infinite.
     """
 
     action_dtype = torch.float32
 
     def __init__(self, low: np.ndarray, high: np.ndarray) -> None:
-        self.low = torch.as_tensor(low, dtype=torch.float32).flatten()
-        self.high = torch.as_tensor(high, dtype=torch.float32).flatten()
+        self.low, self.high = _rounded_up(low).flatten(), -_rounded_up(-np.asarray(high)).flatten()
         self.env_shape = tuple(np.shape(low))
-        n = self.low.numel()
+        n = self.low.size
         self.head_size = self.noise_size = 2 * n
         self.action_shape = (n,)
+        self._bounds = _Constants(torch.from_numpy(self.low), torch.from_numpy(self.high))
 
     def sample(self, head: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """By Box and Muller's method, two numbers for each component."""
         mean, log_std = self._split(head)
         one, two = noise.chunk(2, -1)
-        normal = torch.sqrt(-2 * torch.log1p(-one)) * torch.cos(2 * math.pi * two)  # Box and Muller
+        normal = torch.sqrt(-2 * torch.log1p(-one)) * torch.cos(2 * math.pi * two)
         action = mean + log_std.exp() * normal
-        return action, self._log_prob(normal, log_std, action)
+        # Not from `normal`: the action is rounded, and it is what the update will look at.
+        return action, self._log_prob(mean, log_std, action)
 
     def evaluate(self, head: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """See `Distribution`."""
         mean, log_std = self._split(head)
-        log_prob = self._log_prob((action - mean) * (-log_std).exp(), log_std, action)
-        return log_prob, self._entropy(mean, log_std)
+        return self._log_prob(mean, log_std, action), self._entropy(mean, log_std)
 
     def mode(self, head: Tensor) -> Tensor:
         """The means."""
@@ -166,14 +190,15 @@ class Gaussian(Distribution):
 
     def to_env(self, action: Tensor) -> Tensor:
         """Clipped to the bounds, in the space's own shape."""
-        action = action.clamp(self.low.to(action.device), self.high.to(action.device))
+        action = action.clamp(*self._bounds.on(action.device))
         return action.reshape(*action.shape[:-1], *self.env_shape)
 
     def _split(self, head: Tensor) -> tuple[Tensor, Tensor]:
         mean, log_std = head.chunk(2, -1)
-        return mean, log_std.clamp(*_LOG_STD_RANGE)
+        return mean, log_std.clamp(*LOG_STD_RANGE)
 
-    def _log_prob(self, normal: Tensor, log_std: Tensor, action: Tensor) -> Tensor:
+    def _log_prob(self, mean: Tensor, log_std: Tensor, action: Tensor) -> Tensor:
+        normal = (action - mean) * (-log_std).exp()
         return (-0.5 * (normal * normal + _LOG_2PI) - log_std).sum(-1)
 
     def _entropy(self, mean: Tensor, log_std: Tensor) -> Tensor:
@@ -184,63 +209,117 @@ class SquashedGaussian(Gaussian):
     """Normal numbers through tanh onto a bounded Box: no probability is lost at the bounds.
 
     The action stored is the number before tanh, from which the log-probability follows without
-    inverting tanh (which is impossible in float32 near the bounds).
+    inverting tanh (which is impossible in float32 near the bounds). Log-probability and entropy are
+    those of the number after tanh, as the environment takes it.
+
+    Args:
+        low, high: bounds of the Box, ``[*env_shape]``.
+
+    Raises:
+        ValueError: a bound is infinite, or leaves no room.
     """
 
     def __init__(self, low: np.ndarray, high: np.ndarray) -> None:
         super().__init__(low, high)
-        if not (torch.isfinite(self.low).all() and torch.isfinite(self.high).all()):
+        half = self.high / 2 - self.low / 2  # not of the difference, which may overflow
+        if not (np.isfinite(half).all() and (half > 0).all()):
             raise ValueError(
-                f"squashing needs an action space with finite bounds, got {low} to {high}"
+                "squashing needs an action space with finite bounds, the lower below the upper, "
+                f"got {low} to {high}"
             )
-        self._half = (self.high - self.low) / 2
-        nodes, weights = np.polynomial.hermite_e.hermegauss(20)
-        self._nodes = torch.tensor(nodes, dtype=torch.float32)
-        self._weights = torch.tensor(weights / weights.sum(), dtype=torch.float32)
+        middle = self.high / 2 + self.low / 2
+        self._line = _Constants(torch.from_numpy(middle), torch.from_numpy(half))
+        self._log_half = float(np.log(half.astype(np.float64)).sum())
+        self._mixture = _Constants(*torch.tensor(_LOGISTIC).unbind(-1))
 
     def to_env(self, action: Tensor) -> Tensor:
         """Through tanh onto the bounds, in the space's own shape."""
-        half, low, high = (x.to(action.device) for x in (self._half, self.low, self.high))
-        action = (low + half * (torch.tanh(action) + 1)).clamp(low, high)  # rounding
-        return action.reshape(*action.shape[:-1], *self.env_shape)
+        middle, half = self._line.on(action.device)
+        return super().to_env(middle + half * torch.tanh(action))  # which clips: rounding
 
-    def _log_prob(self, normal: Tensor, log_std: Tensor, action: Tensor) -> Tensor:
-        return super()._log_prob(normal, log_std, action) - self._log_slope(action).sum(-1)
+    def _log_prob(self, mean: Tensor, log_std: Tensor, action: Tensor) -> Tensor:
+        log_slope = 2 * (math.log(2) - action - functional.softplus(-2 * action))
+        return super()._log_prob(mean, log_std, action) - log_slope.sum(-1) - self._log_half
 
     def _entropy(self, mean: Tensor, log_std: Tensor) -> Tensor:
-        """The normal entropy plus the expected logarithm of the slope, by Gauss-Hermite quadrature:
-        it has no closed form, and unlike a sample it adds no noise to the gradient."""
-        nodes, weights = self._nodes.to(mean.device), self._weights.to(mean.device)
-        points = mean.unsqueeze(-1) + log_std.exp().unsqueeze(-1) * nodes
-        half = self._half.to(mean.device).log()
-        slope = half + (self._log_tanh_slope(points) * weights).sum(-1)
-        return super()._entropy(mean, log_std) + slope.sum(-1)
+        """The normal entropy plus the expected logarithm of tanh's slope; no sample, so no noise in
+        the gradient.
 
-    def _log_slope(self, action: Tensor) -> Tensor:
-        return self._half.to(action.device).log() + self._log_tanh_slope(action)
+        That logarithm is 2 log 2 - 2 log(2 cosh x), and log(2 cosh x) is the mean of ``|x + y|``
+        over a logistic y of scale 1/2. With y as the mixture below and x normal, ``x + y`` is a
+        mixture of normals, whose mean distance from 0 has a closed form.
+        """
+        share, deviation = self._mixture.on(mean.device)
+        spread = (torch.exp(2 * log_std).unsqueeze(-1) + deviation.square()).sqrt()
+        z = mean.unsqueeze(-1) / (spread * math.sqrt(2))
+        distance = spread * math.sqrt(2 / math.pi) * (-z * z).exp() + mean.unsqueeze(-1) * z.erf()
+        log_slope = 2 * (math.log(2) - (distance * share).sum(-1))
+        return super()._entropy(mean, log_std) + log_slope.sum(-1) + self._log_half
 
-    @staticmethod
-    def _log_tanh_slope(x: Tensor) -> Tensor:
-        """log(1 - tanh(x)^2), also where tanh rounds to 1."""
-        return 2 * (math.log(2) - x - functional.softplus(-2 * x))
+
+_LOGISTIC = (
+    (0.04972368222, 0.45031975426),
+    (0.31336569103, 0.63192347837),
+    (0.42835825249, 0.88552434160),
+    (0.18985454238, 1.24429148448),
+    (0.01869783188, 1.75209012660),
+)
+"""The logistic distribution of scale 1/2 as a mixture of normals around 0: shares and deviations.
+
+Fitted by least squares, reweighted towards the largest error, to log(2 cosh x) and its slope tanh x
+on 0 <= x <= 12. Both are met to 2e-6, and so are entropy and gradient, for all means and
+deviations; Gauss-Hermite quadrature with 20 nodes is off by 1e-3 at a deviation of 2, by 0.17 at 7.
+"""
+
+
+class _Constants:
+    """Tensors that are wanted where the data are; copied once to each device."""
+
+    def __init__(self, *tensors: Tensor) -> None:
+        self._by_device = {torch.device("cpu"): tensors}
+
+    def on(self, device: torch.device) -> tuple[Tensor, ...]:
+        if device not in self._by_device:
+            # Whoever asks first may be in inference mode, whose tensors cannot be trained with.
+            with torch.inference_mode(False):
+                home = self._by_device[torch.device("cpu")]
+                self._by_device[device] = tuple(tensor.to(device) for tensor in home)
+        return self._by_device[device]
+
+
+def _rounded_up(bound: np.ndarray) -> np.ndarray:
+    """float32, and not below `bound`: rounding must not lead out of a space. A copy."""
+    bound = np.asarray(bound)
+    with np.errstate(over="ignore"):
+        rounded = bound.astype(np.float32)
+        return np.where(rounded < bound, np.nextafter(rounded, np.float32(np.inf)), rounded)
 
 
 def distribution_for(space: spaces.Space[object], squash: bool = False) -> Distribution:
     """The distribution over an action space.
 
+    Args:
+        space: Discrete, MultiDiscrete, MultiBinary, or Box of floats.
+        squash: for Box: tanh onto the bounds instead of clipping at them.
+
     Raises:
-        ValueError: a space no policy here can act in.
+        ValueError: a space no policy here can act in, or one that cannot be squashed.
     """
-    if isinstance(space, spaces.Discrete):
-        return Categorical(int(space.n), int(space.start))
-    if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim == 1:
-        return MultiCategorical(space.nvec.tolist(), space.start.tolist())
-    if isinstance(space, spaces.MultiBinary) and len(space.shape) == 1:
-        return MultiCategorical([2] * space.shape[0])
+    if math.prod(space.shape or ()) == 0:
+        raise ValueError(f"the action space {space} has nothing to choose")
     if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
         kind = SquashedGaussian if squash else Gaussian
         return kind(space.low, space.high)
+    if squash:
+        raise ValueError(f"squash is for Box actions, not {space}")
+    if isinstance(space, spaces.Discrete):
+        return Categorical(int(space.n), int(space.start))
+    if isinstance(space, spaces.MultiDiscrete):
+        sizes, start = space.nvec.flatten().tolist(), space.start.flatten().tolist()
+        return MultiCategorical(sizes, start, space.nvec.shape)
+    if isinstance(space, spaces.MultiBinary):
+        return MultiCategorical([2] * math.prod(space.shape), env_shape=space.shape)
     raise ValueError(
-        f"no policy for the action space {space}; known are Discrete, MultiDiscrete and "
-        "MultiBinary of one dimension, and Box of floats"
+        f"no policy for the action space {space}; known are Discrete, MultiDiscrete, MultiBinary "
+        "and Box of floats"
     )

@@ -1,3 +1,7 @@
-"""Names that configurations may use, importable without a framework."""
+"""Names and limits that configurations know, importable without a framework."""
 
 ACTIVATION_NAMES = ("tanh", "relu", "silu")
+
+LOG_STD_RANGE = (-20.0, 20.0)
+"""Logarithms of standard deviations beyond these count as these: exp must stay finite. So wide that
+no training gets there, for beyond them the gradient is 0 and there is no way back."""
