@@ -8,7 +8,7 @@ from torch import Tensor, nn
 _EPSILON = 1e-8
 _PART = 1 << 17
 """Numbers taken in at once on a CPU, so that what is computed from them stays in its caches: 7
-instead of 15 ms for 524288 rows of 4 on one core of a 2-core Xeon."""
+instead of 12 ms for 524288 rows of 4 on one core of a 2-core Xeon."""
 
 
 class RunningNormalizer(nn.Module):
@@ -58,7 +58,7 @@ class RunningNormalizer(nn.Module):
         if len(rows) == 0:
             return
         size = max(1, _PART // self.mean.numel()) if rows.device.type == "cpu" else len(rows)
-        for part in rows.split(size):
+        for part in torch.split(rows, size):
             # Summed in float64: a float32 sum of a million rows keeps four digits.
             mean = part.mean(0, dtype=torch.float64)
             m2 = (part.to(torch.float64) - mean).square_().sum(0)

@@ -58,7 +58,9 @@ def ppo_loss(
         error = torch.maximum(error, (near - target).square())
     value_loss = 0.5 * error.mean()
     mean_entropy = entropy.mean()
-    total = policy_loss + value_coef * value_loss - entropy_coef * mean_entropy
+    total = policy_loss + value_coef * value_loss
+    if entropy_coef:  # its gradient costs time
+        total = total - entropy_coef * mean_entropy
     with torch.no_grad():
         # expm1: in float32, ratio - 1 loses what is left of a small log ratio.
         kl = (log_ratio.expm1() - log_ratio).clamp(min=0).mean()
