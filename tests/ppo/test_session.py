@@ -189,16 +189,26 @@ def _rewrite(path: Path, change) -> None:
     (path / "manifest.json").write_text(json.dumps(manifest))
 
 
+def _config(old: str, new: str):
+    def change(facts):
+        assert old in facts["config"]
+        facts["config"] = facts["config"].replace(old, new)
+
+    return change
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda f: f.pop("config"), "no configuration"),
-        (lambda f: f["config"]["policy"].update(hidden=[10**12]), "hidden layer 0"),
-        (lambda f: f["config"]["policy"].update(hidden="wide"), "list of integers"),
-        (lambda f: f["config"]["env"].update(num_envs=2**29), "environment"),
-        (lambda f: f["config"]["env"].update(num_envs=9), "9"),
-        (lambda f: f["config"]["env"].update(id="os.py:system"), "not registered"),
-        (lambda f: f["config"].update(pickle={}), "no section"),
+        (_config("hidden = [8]", "hidden = [999999999999]"), "hidden layer 0"),
+        (_config("hidden = [8]", 'hidden = "wide"'), "list of integers"),
+        (_config("hidden = [8]", "hidden = [["), "not a TOML file"),
+        (_config("num_envs = 8", "num_envs = 536870912"), "environment"),
+        (_config("num_envs = 8", "num_envs = 9"), "9"),
+        (_config('id = "CartPole-v1"', 'id = "os.py:system"'), "not registered"),
+        (_config("[run]", "[pickle]\nx = 1\n[run]"), "no section"),
+        (lambda f: f.update(config={}), "no configuration"),
         (lambda f: f.update(iteration="many"), "iteration must be a number"),
         (lambda f: f.update(steps=None), "steps must be a number"),
         (lambda f: f.update(recent=[[1]]), "recent"),
@@ -262,6 +272,13 @@ def test_an_error_in_a_callback_is_logged():
         session.train([Fail()])
     assert "failed: KeyError" in session.run.log_file.read_text()
     assert summary(session.run).state == "failed"
+
+
+def test_parameters_of_the_environment_are_kept():
+    params = {"gravity": 1.6, "kinematics_integrator": "semi-implicit euler"}
+    session = start(**{"env.params": params})
+    session.train([StopAfter(1)])
+    assert Session.resume(session.run).ppo.config.env.params == params
 
 
 def test_the_best_checkpoint_is_kept():

@@ -408,7 +408,7 @@ def test_discrete_observations_are_one_hot():
         class State(NamedTuple):
             face: int
 
-        observation_space = Discrete(6)
+        observation_space = Discrete(6, start=1)
         action_space = Discrete(2)
 
         def reset(random):

@@ -42,7 +42,7 @@ class Session:
     def __init__(self, run: Run, ppo: PPO, resumed: int | None) -> None:
         self.run, self.ppo, self.resumed = run, ppo, resumed
         sweep(run.path)  # what a killed process left half written
-        replace_file(run.config_file, to_toml(ppo.config).encode())
+        replace_file(run.config_file, to_toml(ppo.config).encode())  # a resumed one may differ
         run.write_info(_info())
         self.recorder = Recorder(run, ppo)
         what = "started" if resumed is None else f"resumed at step {resumed:,}"
@@ -65,7 +65,8 @@ class Session:
             ValueError: the name is taken, or something in `config` does not fit.
         """
         ppo = PPO(env, config, policy=policy)
-        return cls(Run.create(run_id or new_run_id(config.env.id)), ppo, None)
+        run = Run.create(run_id or new_run_id(config.env.id), to_toml(ppo.config))
+        return cls(run, ppo, None)
 
     @classmethod
     def resume(

@@ -21,6 +21,7 @@ from operant.envs.registry import get_env
 from operant.models.distributions import distribution_for
 from operant.ppo.agent import Agent
 from operant.ppo.config import Config
+from operant.ppo.config_file import parsed_config, to_toml
 from operant.ppo.policy import add_return_normalizer, configured_policy
 from operant.runs.checkpoint import Checkpoint, CheckpointError, find_checkpoint, load_checkpoint
 from operant.vector.env import VecEnv
@@ -48,7 +49,7 @@ def snapshot(ppo: PPO) -> tuple[Arrays, dict[str, Any]]:
     facts = {
         "operant": __version__,
         "policy": type(ppo.policy).__name__,
-        "config": ppo.config.to_dict(),
+        "config": to_toml(ppo.config, comments=False),
         "iteration": ppo.iteration,
         "steps": ppo.steps,
         "episodes": ppo.episodes,
@@ -169,12 +170,12 @@ def config_of(checkpoint: Checkpoint) -> Config:
         CheckpointError: missing or not valid.
     """
     where = checkpoint.path / "facts.json"
-    tables = checkpoint.facts.get("config")
-    if not isinstance(tables, dict):
+    text = checkpoint.facts.get("config")
+    if not isinstance(text, str):
         raise CheckpointError(f"{where} has no configuration")
     try:
-        return Config.from_dict(tables)
-    except ValueError as error:
+        return Config().replaced(parsed_config(text.encode(), "its configuration"))
+    except ValueError as error:  # an unpaired surrogate too
         raise CheckpointError(f"{where}: {error}") from None
 
 

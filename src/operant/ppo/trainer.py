@@ -144,7 +144,8 @@ class PPO:
             callbacks: called in this order; see `Callback`.
 
         Raises:
-            NonFiniteError: NaN or infinity was met. The policy is as it was before the update.
+            NonFiniteError: NaN or infinity was met. What is bad moved no weight, but the iteration
+                is not complete: go back to a checkpoint.
         """
         total = self.config.run.total_steps if total_steps is None else int(total_steps)
         if total < 1:
@@ -295,7 +296,8 @@ class PPO:
         """Raise ValueError unless the policy follows the protocol."""
         obs = self.env.single_observation_space
         assert obs.shape is not None
-        sample = torch.from_numpy(np.zeros((2, *obs.shape), obs.dtype)).to(self.device)
+        first = getattr(obs, "start", 0)  # of Discrete and MultiDiscrete
+        sample = torch.from_numpy(np.zeros((2, *obs.shape), obs.dtype) + first).to(self.device)
         self.policy.eval()
         with torch.inference_mode():
             outputs = self.policy(sample)

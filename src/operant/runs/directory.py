@@ -21,7 +21,15 @@ from pathlib import Path
 from typing import Any
 
 from operant.paths import home
-from operant.runs.files import discard, make_folder, read_bounded, replace_file
+from operant.runs.files import (
+    discard,
+    make_folder,
+    read_bounded,
+    replace_file,
+    sync_folder,
+    temporary_name,
+    write_synced,
+)
 
 _RESERVED = {"latest", "best"}
 
@@ -73,8 +81,8 @@ class Run:
         return self.path / "train.log"
 
     @classmethod
-    def create(cls, run_id: str) -> Run:
-        """A new, empty run directory.
+    def create(cls, run_id: str, config: str = "") -> Run:
+        """A new run directory with its configuration, TOML text; it is there whole or not at all.
 
         Raises:
             ValueError: a name that cannot be one, or is taken.
@@ -82,13 +90,16 @@ class Run:
         check_run_id(run_id)
         path = runs_folder() / run_id
         make_folder(path.parent)
-        try:
-            path.mkdir()
-        except FileExistsError:
+        if path.exists():
             raise ValueError(
                 f"there is a run {run_id!r} already; choose another --run-id, continue it with "
                 f"--resume {run_id}, or remove it with: operant runs rm {run_id}"
-            ) from None
+            )
+        staged = path.with_name(temporary_name(run_id))
+        staged.mkdir()
+        write_synced(staged / "config.toml", config.encode())
+        staged.rename(path)
+        sync_folder(path.parent)
         return cls(path)
 
     def remove(self) -> None:

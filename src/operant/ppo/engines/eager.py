@@ -122,7 +122,7 @@ class EagerEngine:
         if job.config.run.nan_guard:
             self._check_update(figures, iteration)
         if job.obs_normalizer is not None:
-            job.obs_normalizer.update(data[0].flatten(1))
+            job.obs_normalizer.update(data[0])
         means = dict(zip((*_FIGURES, "grad_norm"), figures.mean(0).tolist(), strict=True))
         return {**means, "epochs": len(rows) / ppo.minibatches}
 
