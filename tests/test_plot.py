@@ -314,6 +314,10 @@ def test_short_number(value: float, expected: str) -> None:
     assert short_number(value).replace("\xa0", " ") == expected
 
 
+def test_the_caption_says_what_the_return_is() -> None:
+    assert "Mean return of the last 100 episodes" in words(draw_runs([curve()]))
+
+
 def test_ticks_are_short_numbers() -> None:
     found = words(draw_runs([curve()]))
     assert {"0", "200\xa0k", "800\xa0k", "1\xa0M", "500"} <= set(found)

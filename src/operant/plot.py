@@ -48,7 +48,7 @@ class Curve:
 
     label: str
     steps: np.ndarray  # Environment steps so far, ascending.
-    mean_return: np.ndarray  # Of the episodes that ended in the iteration; NaN if none did.
+    mean_return: np.ndarray  # Over the last 100 episodes; NaN before the first one ended.
     seconds: np.ndarray  # Since the run began.
     threshold: float | None  # The return from which the task counts as solved.
 
@@ -133,10 +133,9 @@ def _quiet() -> Iterator[None]:
 
 
 def _finite(curve: Curve) -> Curve:
-    """`curve` without the iterations in which no episode ended.
+    """`curve` without the iterations that have no return: no episode had ended yet.
 
-    Left out, not left blank: where all copies run in step, long episodes end in every sixth
-    iteration only, and a line with gaps would have no two points in a row.
+    Left out, not left blank: a line with gaps might have no two points in a row.
     """
     arrays = [np.asarray(a, np.float64) for a in (curve.steps, curve.mean_return, curve.seconds)]
     if len({array.shape for array in arrays}) > 1 or arrays[0].ndim != 1:
@@ -230,7 +229,7 @@ def _draw_captions(figure: Figure, title: str) -> None:
     """What is drawn up the page, above the axes, and the title above that."""
     width, height = figure.get_size_inches()
     x, y = _EDGE / width, 1 - (_TOP - 0.3) / height
-    caption = "Mean return of finished episodes"
+    caption = "Mean return of the last 100 episodes"
     if not title:
         figure.text(x, y, caption, fontsize=9, color=_GRAY, va="top")
         return

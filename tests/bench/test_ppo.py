@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -153,11 +153,20 @@ class FakeJax(ModuleType):
     def __init__(self) -> None:
         super().__init__("jax")
         self.waited: list[Any] = []
-        self.block_until_ready = self.waited.append
+        self.lax = SimpleNamespace(fori_loop=self.fori_loop)
         self.random = SimpleNamespace(PRNGKey=lambda seed: seed)
 
     def jit(self, function: Any) -> Any:
         return function
+
+    def fori_loop(self, first: int, end: int, step: Any, state: Any) -> Any:
+        for k in range(first, end):
+            state = step(k, state)
+        return state
+
+    def block_until_ready(self, state: Any) -> Any:
+        self.waited.append(state)
+        return state
 
     def devices(self, kind: str) -> list[str]:
         if kind == "gpu":
@@ -171,8 +180,10 @@ class FakeJax(ModuleType):
 class FakeRejaxPPO:
     """Counts its iterations."""
 
+    options: ClassVar[dict[str, Any]]
+
     def __init__(self, **options: Any) -> None:
-        self.options = options
+        FakeRejaxPPO.options = options
 
     def init_state(self, key: int) -> int:
         return key
@@ -199,7 +210,7 @@ def test_rejax_waits_for_its_iterations(fake_jax: FakeJax) -> None:
     assert fake_jax.waited == [3, 5]
     assert trainer.setting.engine == "jit"
     assert trainer.setting.threads >= 1
-    options = trainer._iterate.__self__.options
+    options = FakeRejaxPPO.options
     assert (options["num_envs"], options["num_steps"]) == (8, 4)
     assert (options["num_epochs"], options["num_minibatches"]) == (1, 2)
     assert options["agent_kwargs"] == {"activation": "tanh", "hidden_layer_sizes": (8,)}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import pty
 import signal
 import subprocess
 import sys
@@ -15,6 +18,8 @@ from PIL import Image
 
 from operant import paths
 from operant.cli import main
+from operant.ppo.recorder import Recorder
+from operant.ppo.session import Session
 from operant.runs.checkpoint import list_checkpoints
 from operant.runs.directory import Run, find_run
 
@@ -41,6 +46,26 @@ class Poison(operant.Env):
         return Poison.State(state.count + 1.0), where(state.count >= 40.0, nan, 1.0), False
     def observe(state):
         return (state.count,)
+"""
+
+ENDLESS = """
+from typing import NamedTuple
+from gymnasium.spaces import Box, Discrete
+import operant
+
+class Endless(operant.Env):
+    class State(NamedTuple):
+        x: float
+    observation_space = Box(-1.0, 1.0, (1,))
+    action_space = Discrete(2)
+    def reset(random):
+        return Endless.State(random[0])
+    def step(state, action):
+        return state, 1.0, False
+    def observe(state):
+        return (state.x,)
+    def render(state, canvas):
+        canvas.circle(0.0, 0.0, 0.3, (90, 90, 90))
 """
 
 
@@ -135,7 +160,10 @@ def test_runs_are_listed_and_removed(cli, trained):
     assert found["base"]["state"] == "finished"
     assert (found["base"]["env"], found["base"]["steps"]) == ("CartPole-v1", 512)
     cli("train", "CartPole-v1", *SMALL, "--total-steps", "128", "--run-id", "short")
-    assert "removed short" in cli("runs", "rm", "short")[0]
+    cli("train", "CartPole-v1", *SMALL, "--total-steps", "128", "--run-id", "brief")
+    assert json.loads(cli("runs", "rm", "brief", "brief", "--json")[0]) == {"removed": ["brief"]}
+    assert " 128 " in next(line for line in cli("runs")[0].splitlines() if "short" in line)
+    assert cli("runs", "rm", "short", "short")[0] == "removed short\n"
     assert "no run 'short'" in cli("runs", "rm", "short", code=2)[1]
     assert "is being trained" not in cli("runs", "rm", "base2", code=2)[1]
 
@@ -209,7 +237,8 @@ def test_config_prints_what_train_takes(cli, tmp_path):
 
 def test_an_environment_of_ones_own(cli, trained):
     target = str(ROOT / "examples" / "lander.py") + ":Lander"
-    cli("train", target, *SMALL, "--total-steps", "128", "--run-id", "mine")
+    out, _ = cli("train", target, *SMALL, "--total-steps", "128", "--run-id", "mine")
+    assert f"next: operant eval mine --env {target}\n" in out
     _, err = cli("eval", "mine", "--episodes", "2", code=2)
     assert "--env file.py:Class" in " ".join(
         err.split()
@@ -217,8 +246,10 @@ def test_an_environment_of_ones_own(cli, trained):
     out, _ = cli("eval", "mine", "--episodes", "2", "--env", target, "--json")
     assert json.loads(out)["episodes"] == 2
     _, err = cli("train", "--resume", "mine", code=2)
-    assert "not registered" in " ".join(err.split())
-    cli("train", target, "--resume", "mine", "--total-steps", "256")
+    assert "not registered" in err
+    assert "operant train file.py:Class --resume mine\n" in err
+    out, _ = cli("train", target, "--resume", "mine", "--total-steps", "256")
+    assert f"next: operant eval mine --env {target}\n" in out
     _, err = cli("record", "mine", "--env", target, code=2)
     assert "no render function" in err
 
@@ -256,6 +287,8 @@ def test_a_number_that_is_not_finite_ends_with_code_3(cli, tmp_path, trained):
         (["train", "--resume", "base", "--run-id", "x"], "--run-id names a new run"),
         (["train", "--resume", "base", "--seed", "3"], "run.seed cannot change"),
         (["train", "--resume", "base", "--checkpoint", "7"], "7"),
+        (["train", "CartPole-v1", "--checkpoint", "7"], "name the run to resume"),
+        (["train", "--set", "env.id=5"], "unknown environment '5'"),
         (["train", "CartPole-v1", "--set", "env.params.gravty=1"], "gravity"),
         (["train", "CartPole-v1", "--set", "policy.squash=true"], "squash is for Box actions"),
         (["eval", "nothing"], "no run 'nothing'"),
@@ -273,6 +306,82 @@ def test_a_mistake_is_one_sentence(cli, trained, arguments, message):
     assert message in " ".join(err.split())
     assert "operant: " in err
     assert out == ""
+
+
+def test_files_that_cannot_be_written_are_one_sentence(cli, trained, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    with monkeypatch.context() as patch:
+        patch.setenv("OPERANT_HOME", str(tmp_path / "file" / "home"))
+        _, err = cli("train", "CartPole-v1", *SMALL, code=2)
+        assert f"cannot read or write {tmp_path / 'file'}" in err
+        assert err.endswith(": Not a directory\n")
+
+    def full(self, ppo, *more):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Recorder, "save", full)
+        _, err = cli("train", "CartPole-v1", *SMALL, "--run-id", "full-1", code=2)
+        assert "cannot read or write a file: No space left on device" in err
+    with monkeypatch.context() as patch:
+        patch.setattr(Recorder, "on_update", full)
+        _, err = cli("train", "CartPole-v1", *SMALL, "--run-id", "full-2", code=2)
+        assert "No space left on device; full-2 is saved up to step 0; " in err
+        assert err.endswith("continue with: operant train --resume full-2\n")
+
+
+def test_a_film_has_an_end(cli, trained):
+    for seconds in ("inf", "nan", "1e9"):
+        assert "--seconds" in cli("record", "base", "--seconds", seconds, code=2)[1]
+
+
+def test_a_log_without_the_columns_is_not_drawn(cli, trained, tmp_path):
+    run = Run.create("columns")
+    run.csv_file.write_text("iteration,steps\n1,2\n")
+    _, err = cli("plot", "columns", "--out", str(tmp_path / "a.png"), code=2)
+    assert "metrics.csv has no column 'mean_return' to draw" in err
+    run.remove()
+
+
+def test_without_a_time_limit(cli, trained, tmp_path):
+    (tmp_path / "endless.py").write_text(ENDLESS)
+    target = f"{tmp_path / 'endless.py'}:Endless"
+    out, _ = cli("train", target, *SMALL, "--total-steps", "128", "--run-id", "endless")
+    assert "not evaluated; no episode has ended; 128 steps" in out
+    where = ["endless", "--env", target]
+    _, err = cli("eval", *where, "--episodes", "3", code=2)
+    assert "has no time limit" in err
+    assert "--max-episode-steps N" in err
+    limit = ["--max-episode-steps", "9"]
+    found = json.loads(cli("eval", *where, "--episodes", "3", *limit, "--json")[0])
+    assert (found["mean_length"], found["mean_return"]) == (9, 9)
+    film = ["--out", str(tmp_path / "a.gif"), "--seconds", "1", "--json"]
+    assert json.loads(cli("record", *where, *film)[0])["returns"] == []
+    assert json.loads(cli("record", *where, *film, *limit)[0])["returns"] == [9]
+    pytest.importorskip("onnxruntime")
+    found = json.loads(cli("export", *where, "--onnx", str(tmp_path / "a.onnx"), "--json")[0])
+    assert found["largest_difference"] < 1e-4
+
+
+def test_text_of_a_run_is_neither_markup_nor_a_command(cli, trained, tmp_path):
+    folder = tmp_path / "a[b]" / "x["
+    folder.mkdir(parents=True)
+    lander = (ROOT / "examples" / "lander.py").read_text()
+    (folder / "x]\x1b[2J.py").write_text(lander)
+    target = f"{folder}/x]\x1b[2J.py:Lander"
+    shown = "a[b]/x[/x]?[2J.py:Lander"
+    out, err = cli("train", target, *SMALL, "--total-steps", "128", "--run-id", "odd")
+    assert shown in err
+    assert shown in out
+    out2, err2 = cli("eval", "odd", "--episodes", "2", "--env", target)
+    assert shown in out2
+    _, err3 = cli("record", "odd", "--env", target, code=2)  # which quotes it
+    assert shown in err3
+    _, err4 = cli("eval", "odd", code=2)
+    picture = str(folder / "c[c]\x07.png")
+    out5, _ = cli("plot", "odd", "base", "--out", picture)
+    assert "c[c]?.png" in out5
+    assert not {"\x1b", "\x07"} & set(out + err + out2 + err2 + err3 + err4 + out5)
 
 
 @pytest.mark.parametrize("verb", ["train", "eval", "record", "runs", "export", "plot", "config"])
@@ -296,6 +405,54 @@ def _endless(name: str, home: Path, *more: str) -> subprocess.Popen[str]:
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
     return process
+
+
+@pytest.mark.parametrize("broken", ["pipe", "disk"])
+def test_standard_error_that_breaks_does_not_end_a_training(home, broken):
+    if broken == "pipe":
+        reader, writer = os.pipe()
+        os.close(reader)
+    else:
+        writer = os.open("/dev/full", os.O_WRONLY)
+    command = [sys.executable, "-m", "operant", "train", "CartPole-v1", *SMALL, "--json"]
+    done = subprocess.run(
+        [*command, "--total-steps", "256", "--run-id", f"broken-{broken}"],
+        stdout=subprocess.PIPE,
+        stderr=writer,
+        text=True,
+    )
+    os.close(writer)
+    assert done.returncode == 0
+    found = json.loads(done.stdout)
+    assert (found["steps"], found["finished"]) == (256, True)
+
+
+def test_an_interrupt_leaves_out_the_evaluation(cli, trained, monkeypatch):
+    def interrupted(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(5)
+
+    monkeypatch.setattr(Session, "evaluate", interrupted)
+    out, _ = cli("train", "CartPole-v1", *SMALL, "--total-steps", "256", "--run-id", "skipped")
+    assert "not evaluated; mean return " in out
+    assert "next: operant eval skipped" in out
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_interrupt_at_another_time_says_what_was_saved(cli, trained, monkeypatch):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Session, "report", interrupted)
+    small = [*SMALL, "--total-steps", "256", "--run-id", "cut"]
+    _, err = cli("train", "CartPole-v1", *small, code=130)
+    assert err.endswith(
+        "operant: interrupted; cut is saved up to step 256; "
+        "continue with: operant train --resume cut\n"
+    )
+    monkeypatch.setattr(Session, "start", interrupted)
+    _, err = cli("train", "CartPole-v1", *SMALL, code=130)
+    assert "saved" not in err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -337,3 +494,31 @@ def test_a_second_interrupt_stops_at_once(home):
     assert "stopped at once; saved up to step 0" in err
     assert "stopped at once" in find_run("twice").log_file.read_text()
     assert [path.name for path in list_checkpoints(find_run("twice").checkpoints)] == ["0" * 12]
+
+
+def test_stopping_at_once_gives_the_cursor_back(home):
+    terminal, device = pty.openpty()
+    command = [sys.executable, "-m", "operant", "train", "CartPole-v1", *SMALL, "--run-id", "pty"]
+    process = subprocess.Popen(
+        [*command, "--set", "ppo.epochs=60000"],
+        stdout=subprocess.DEVNULL,
+        stderr=device,
+        env={**os.environ, "TERM": "xterm"},
+    )
+    os.close(device)
+    shown = b""
+
+    def read_until(text: bytes) -> None:
+        nonlocal shown
+        while text not in shown:
+            shown += os.read(terminal, 1000)
+
+    read_until(b"first iteration")
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    read_until(b"Ctrl-C again")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=20) == 130
+    read_until(b"stopped at once; saved up to step 0")
+    os.close(terminal)
+    assert shown.rfind(b"\x1b[?25h") > shown.rfind(b"\x1b[?25l") >= 0

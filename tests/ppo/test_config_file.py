@@ -63,12 +63,15 @@ def values_for(name: str) -> st.SearchStrategy[Any]:
 def configs() -> st.SearchStrategy[Config]:
     """Any configuration that is accepted."""
     names = st.fixed_dictionaries({name: values_for(name) for name in FIELDS})
-    return names.map(_with_enough_samples).map(Config().replaced)
+    return names.map(_with_a_possible_rollout).map(Config().replaced)
 
 
-def _with_enough_samples(values: dict[str, Any]) -> dict[str, Any]:
-    samples = values["env.num_envs"] * values["ppo.num_steps"]
-    return values | {"ppo.minibatches": min(values["ppo.minibatches"], samples)}
+def _with_a_possible_rollout(values: dict[str, Any]) -> dict[str, Any]:
+    envs = min(values["env.num_envs"], 2**31)
+    steps = min(values["ppo.num_steps"], 2**31 // envs)
+    minibatches = min(values["ppo.minibatches"], envs * steps)
+    changes = {"env.num_envs": envs, "ppo.num_steps": steps, "ppo.minibatches": minibatches}
+    return values | changes
 
 
 ODD = Config().replaced(
@@ -154,6 +157,7 @@ DAMAGED = {
     "a key twice": (b"[ppo]\nclip = 1\nclip = 2", "is not a TOML file: Cannot overwrite"),
     "deep arrays": (b"[ppo]\nclip = " + b"[" * 50_000, "nested too deeply"),
     "deep tables": (b"ppo.clip" + b".a" * 30_000 + b" = 1", "nested too deeply"),
+    "a deep header": (b"[ppo" + b".a" * 300 + b"]\na = 1", "nested too deeply"),
     "deep headers": (b"[ppo" + b".a" * 30_000 + b"]", "nested too deeply"),
     "deep inline": (b"[env]\nparams = {a" + b".a" * 30_000 + b" = 1}", "nested too deeply"),
     "tables in a value": (b"ppo.clip" + b".a" * 900 + b" = 1", "nested too deeply|finite number"),

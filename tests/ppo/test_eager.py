@@ -30,10 +30,13 @@ SMALL = {
 }
 
 
+PLAIN = {name: value for name, value in SMALL.items() if name != "hidden"}
+
+
 def collected(env: str, **options) -> PPO:
     ppo = PPO(env, **{**SMALL, **options})
     ppo.learn(2 * 54)  # so that episodes are under way
-    ppo.engine.collect(ppo.iteration)
+    ppo.engine.collect(ppo.iteration, 2 * 9)
     return ppo
 
 
@@ -41,7 +44,7 @@ def collected(env: str, **options) -> PPO:
 def test_a_rollout_is_what_policy_and_environment_do(env):
     ppo = PPO(env, **SMALL)
     start = ppo.env.get_state()
-    ppo.engine.collect(0)
+    ppo.engine.collect(0, 0)
     buffer = ppo.engine.buffer
     twin = operant.make(env, 6, backend="reference", autoreset_mode="SameStep", max_episode_steps=4)
     np.testing.assert_array_equal(twin.set_state(start), buffer.arrays["obs"][0])
@@ -212,7 +215,7 @@ class Brittle(nn.Module):
 
 
 def test_a_bad_gradient_is_named_and_moves_nothing():
-    ppo = PPO("CartPole-v1", policy=Brittle("gradient"), **SMALL)
+    ppo = PPO("CartPole-v1", policy=Brittle("gradient"), **PLAIN)
     before = ppo.policy.body.weight.detach().clone()
     with pytest.raises(NonFiniteError, match="iteration 0: the gradient is not finite") as error:
         ppo.learn(1000)
@@ -222,7 +225,7 @@ def test_a_bad_gradient_is_named_and_moves_nothing():
 
 
 def test_a_bad_loss_is_named_with_an_environment():
-    ppo = PPO("CartPole-v1", policy=Brittle("loss"), **SMALL)
+    ppo = PPO("CartPole-v1", policy=Brittle("loss"), **PLAIN)
     with pytest.raises(NonFiniteError, match="the loss") as error:
         ppo.learn(1000)
     assert "minibatch" in str(error.value)
@@ -232,7 +235,7 @@ def test_a_bad_loss_is_named_with_an_environment():
 
 
 def test_a_bad_value_is_named():
-    ppo = PPO("CartPole-v1", policy=Brittle("value"), **SMALL)
+    ppo = PPO("CartPole-v1", policy=Brittle("value"), **PLAIN)
     with pytest.raises(NonFiniteError) as error:
         ppo.learn(1000)
     assert error.value.what == "value"

@@ -138,21 +138,102 @@ def test_a_finished_run_can_be_made_longer():
     assert read_config(longer.run.config_file)["run.total_steps"] == 8 * ROLLOUT
 
 
-@pytest.mark.parametrize("name", ["env.num_envs", "policy.hidden", "run.seed"])
-def test_what_a_run_is_made_of_cannot_change(name):
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("env.num_envs", 3), ("policy.hidden", [3]), ("run.seed", 3), ("ppo.normalize_reward", True)],
+)
+def test_what_a_run_is_made_of_cannot_change(name, value):
     start().train([StopAfter(1)])
     with pytest.raises(ValueError, match=f"{name} cannot change"):
-        Session.resume(find_run("r"), changes={name: 3})
+        Session.resume(find_run("r"), changes={name: value})
+
+
+def test_what_stays_the_same_may_be_said_again():
+    start().train([StopAfter(1)])
+    changes = {"env.num_envs": 8.0, "env.id": "CartPole-v1", "policy.hidden": [8], "ppo.clip": 0.1}
+    assert Session.resume(find_run("r"), changes=changes).ppo.config.ppo.clip == 0.1
+
+
+def test_another_rollout_length_draws_new_numbers():
+    session = start(**{"run.total_steps": 4 * ROLLOUT})
+    session.train([StopAfter(2)])
+    resumed = Session.resume(session.run, changes={"ppo.num_steps": 8})
+    resumed.ppo.engine.collect(2, resumed.ppo.steps // 8)
+    assert (resumed.ppo.engine._noise[0] != session.ppo.engine._noise).any()
+    session.ppo.engine.collect(2, session.ppo.steps // 8)
+    assert (resumed.ppo.engine._noise[0] == session.ppo.engine._noise[0]).all()
+
+
+def test_a_branch_forgets_what_came_after():
+    session = start(**{"run.keep": 9})
+    session.train([StopAfter(5)])
+    branch = Session.resume(
+        session.run, checkpoint=str(2 * ROLLOUT), changes={"run.total_steps": 3 * ROLLOUT}
+    )
+    del branch  # killed at once: what it was told is on the disk already
+    steps = [int(path.name) for path in list_checkpoints(session.run.checkpoints)]
+    assert steps == [0, ROLLOUT, 2 * ROLLOUT]
+    again = Session.resume(session.run)
+    assert (again.resumed, again.ppo.config.run.total_steps) == (2 * ROLLOUT, 3 * ROLLOUT)
+    again.train()
+    assert [int(row["iteration"]) for row in rows(again.run)] == [1, 2, 3]
+
+
+def test_a_start_that_fails_leaves_nothing(monkeypatch):
+    def fail(*arguments, **options):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("operant.ppo.recorder.save_checkpoint", fail)
+    with pytest.raises(OSError, match="disk full"):
+        start("broken")
+    assert list_runs() == []
+    monkeypatch.undo()
+
+
+def test_a_last_save_that_fails_ends_the_session(monkeypatch):
+    session = start(**{"run.checkpoint_seconds": 100.0})
+
+    def fail(*arguments, **options):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("operant.ppo.recorder.save_checkpoint", fail)
+    with pytest.raises(OSError, match="disk full"):
+        session.train([StopAfter(1)])
+    assert summary(session.run).state == "failed"
+
+
+def test_a_log_that_is_a_link_is_not_followed(tmp_path):
+    session = start()
+    session.run.log_file.unlink()
+    target = tmp_path / "elsewhere"
+    target.write_text("mine")
+    session.run.log_file.symlink_to(target)
+    with pytest.raises(OSError):
+        session.run.log("x")
+    assert target.read_text() == "mine"
+
+
+def test_other_callbacks_may_add_figures():
+    class Mine(Callback):
+        def on_update(self, ppo, metrics):
+            metrics["mine"] = 7.0
+
+    session = start()
+    session.train([Mine(), StopAfter(2)])
+    assert list(rows(session.run)[0]) == list(METRICS)
+    assert json.loads(session.run.jsonl_file.read_text().splitlines()[0])["mine"] == 7.0
 
 
 def test_a_run_that_never_saved_starts_again():
     session = start()
     whole = start("whole")
     whole.train()
+    run = session.run
     session.recorder.live.close()
-    for path in session.run.checkpoints.iterdir():
-        session.run.checkpoints.joinpath(path).rename(session.run.path / f"gone-{path.name}")
-    again = Session.resume(session.run)
+    del session  # and with it the claim on the run
+    for path in run.checkpoints.iterdir():
+        path.rename(run.path / f"gone-{path.name}")
+    again = Session.resume(run)
     assert again.resumed is None
     again.train()
     one, other = weights(whole.run), weights(again.run)
@@ -204,15 +285,21 @@ def _config(old: str, new: str):
         (_config("hidden = [8]", "hidden = [999999999999]"), "hidden layer 0"),
         (_config("hidden = [8]", 'hidden = "wide"'), "list of integers"),
         (_config("hidden = [8]", "hidden = [["), "not a TOML file"),
-        (_config("num_envs = 8", "num_envs = 536870912"), "environment"),
+        (_config("num_envs = 8", "num_envs = 536870912"), "too large"),
         (_config("num_envs = 8", "num_envs = 9"), "9"),
         (_config('id = "CartPole-v1"', 'id = "os.py:system"'), "not registered"),
         (_config("[run]", "[pickle]\nx = 1\n[run]"), "no section"),
         (lambda f: f.update(config={}), "no configuration"),
-        (lambda f: f.update(iteration="many"), "iteration must be a number"),
-        (lambda f: f.update(steps=None), "steps must be a number"),
+        (lambda f: f.update(iteration="many"), "iteration must be a whole number"),
+        (lambda f: f.update(steps=None), "steps must be a whole number"),
         (lambda f: f.update(recent=[[1]]), "recent"),
+        (lambda f: f.update(recent=[[10**400, 1]]), "recent"),
         (lambda f: f.update(optimizer_steps=True), "optimizer_steps"),
+        (lambda f: f.update(optimizer_steps=-1), "optimizer_steps"),
+        (lambda f: f.update(iteration=-5), "iteration"),
+        (lambda f: f.update(steps=7), "steps is 7"),
+        (lambda f: f.update(seconds=float("1e99")), "seconds"),
+        (_config("num_steps = 16", "num_steps = 99_999_999"), "this machine has"),
     ],
 )
 def test_facts_that_lie_are_refused(change, message):
@@ -291,8 +378,7 @@ def test_the_best_checkpoint_is_kept():
             ppo.recent.clear()
             ppo.recent.append((9.0 if ppo.iteration == 1 else 1.0, 5))
 
-    session.recorder.on_rollout = Score().on_rollout  # type: ignore[method-assign]
-    session.train()
+    session.train([Score()])
     steps = [int(path.name) for path in list_checkpoints(session.run.checkpoints)]
     assert steps == [ROLLOUT * k for k in (2, 4, 5, 6)]
     agent, config, _ = load_agent(session.run.path, which="best")

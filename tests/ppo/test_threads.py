@@ -16,7 +16,6 @@ def test_results_come_in_the_order_of_the_items(count):
     threads = Threads(count)
     assert threads.map(lambda x: x * x, list(range(50))) == [x * x for x in range(50)]
     assert threads.map(lambda x: x, []) == []
-    threads.close()
 
 
 def test_several_threads_work_at_once_each_with_one_torch_thread():
@@ -30,7 +29,6 @@ def test_several_threads_work_at_once_each_with_one_torch_thread():
         found = threads.map(work, [0, 1, 2])
     assert len({ident for ident, _ in found}) == 3
     assert {number for _, number in found} == {1}
-    threads.close()
 
 
 @pytest.mark.parametrize("guilty", [0, 7])
@@ -46,7 +44,6 @@ def test_an_error_in_a_thread_reaches_the_caller(guilty):
     with pytest.raises(ZeroDivisionError, match="here"):
         threads.map(work, list(range(10)))
     assert threads.map(lambda x: x, [1, 2]) == [1, 2]  # and they are still usable
-    threads.close()
 
 
 def test_the_number_of_torch_threads_is_put_back():

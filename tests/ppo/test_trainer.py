@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ import operant
 from operant.lang import where
 from operant.models import PPO
 from operant.ppo.callbacks import Callback
+from operant.ppo.guard import NonFiniteError
 from operant.ppo.trainer import METRICS
 
 SMALL = {
@@ -29,7 +31,10 @@ ROLLOUT = 8 * 16
 
 
 def small(env="CartPole-v1", **options) -> PPO:
-    return PPO(env, **{**SMALL, **options})
+    settings = {**SMALL, **options}
+    if "policy" in options:
+        del settings["hidden"]
+    return PPO(env, **settings)
 
 
 def weights(ppo: PPO) -> torch.Tensor:
@@ -283,6 +288,61 @@ def test_a_batch_that_resets_otherwise_is_refused():
         PPO(env)
     with pytest.raises(TypeError, match="env must be"):
         PPO(3)
+
+
+def test_options_that_contradict_each_other_are_refused():
+    env = operant.make(Drift, 6, backend="reference", autoreset_mode="SameStep")
+    with pytest.raises(ValueError, match=r"env\.num_envs is 7, but the batch was made with 6"):
+        PPO(env, num_envs=7)
+    with pytest.raises(ValueError, match="env is 'CartPole-v1', but the configuration says"):
+        PPO("CartPole-v1", small("Pendulum-v1").config)
+    with pytest.raises(ValueError, match="built-in networks"):
+        PPO("CartPole-v1", policy=Tiny(), hidden=(3,))
+    with pytest.raises(ValueError, match="too large"):
+        small(num_steps=10**10)
+
+
+def test_a_stop_before_the_start_counts():
+    ppo = small()
+    ppo.stop()
+    assert ppo.learn(ROLLOUT).steps == 0
+    assert ppo.learn(ROLLOUT).steps == ROLLOUT
+
+
+def test_time_in_callbacks_is_counted():
+    class Slow(Callback):
+        def on_update(self, ppo, metrics):
+            time.sleep(0.2)
+
+    began = time.perf_counter()
+    ppo = small().learn(2 * ROLLOUT, Slow())
+    assert 0.4 <= ppo.seconds <= time.perf_counter() - began
+
+
+def test_dropout_gives_the_same_bits_with_threads(monkeypatch):
+    monkeypatch.setattr("operant.ppo.engines.eager.SLICE", 10)
+    found = []
+    for threads in (1, 3):
+        torch.manual_seed(0)
+        policy = Tiny()
+        found.append(weights(small(policy=policy, threads=threads).learn(2 * ROLLOUT)))
+    assert torch.equal(*found)
+
+
+def test_the_policy_is_put_back_when_a_number_is_not_finite():
+    class Spoil(Callback):
+        def on_rollout(self, ppo, buffer):
+            if ppo.iteration == 2:
+                self.before = {k: v.clone() for k, v in ppo.policy.state_dict().items()}
+                buffer.reward.fill_(float("nan"))
+
+    spoil = Spoil()
+    ppo = small(normalize_reward=True)
+    with pytest.raises(NonFiniteError):
+        ppo.learn(10 * ROLLOUT, spoil)
+    for name, tensor in ppo.policy.state_dict().items():
+        assert torch.equal(tensor, spoil.before[name]), name
+    assert torch.isfinite(ppo.optimizer.exp_avg).all()
 
 
 def test_unknown_options_name_the_nearest():

@@ -9,7 +9,7 @@ import typer
 
 from operant import __version__
 from operant.cli import bench, check, config, envs, eval, export, plot, record, runs, train
-from operant.cli.screen import Interrupted, UserError, errors, verb
+from operant.cli.screen import Interrupted, UserError, errors, printable, verb
 
 app = typer.Typer(
     name="operant",
@@ -54,8 +54,14 @@ def main() -> None:
     try:
         app()
     except UserError as mistake:
-        errors.print(f"operant: {mistake}", style="red", markup=False, highlight=False)
+        _say(str(mistake), "red")
         sys.exit(2)
-    except (Interrupted, KeyboardInterrupt):
-        errors.print("operant: interrupted; nothing was saved")
+    except (Interrupted, KeyboardInterrupt) as stop:
+        _say(str(stop) or "interrupted")
         sys.exit(130)
+
+
+def _say(text: str, style: str = "") -> None:
+    """Print a message as it is; a command in it stays on one line, to be copied."""
+    text = f"operant: {printable(text, keep=chr(10))}"
+    errors.print(text, style=style, markup=False, highlight=False, soft_wrap=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from operant.cli.agent import open_agent
-from operant.cli.screen import errors, mistakes, output
+from operant.cli.screen import errors, literal, mistakes, output
 
 EXAMPLE = "Example:  operant eval latest --episodes 100 --deterministic --json"
 
@@ -23,6 +23,9 @@ def evaluate(
         Option("--deterministic/--stochastic", help="The most probable actions, or samples."),
     ] = True,
     seed: Annotated[int, Option(min=0, help="Which episodes.")] = 1_000_003,
+    max_episode_steps: Annotated[
+        int | None, Option(min=1, metavar="N", help="Another time limit than the environment's.")
+    ] = None,
     checkpoint: Annotated[
         str, Option(metavar="STEP", help="Which checkpoint: a step, 'best' or 'latest'.")
     ] = "latest",
@@ -36,7 +39,8 @@ def evaluate(
 
     with errors.status("loading"):
         opened = open_agent(run, checkpoint, env)
-    with errors.status(f"playing {episodes} episodes of {opened.config.env.id}"), mistakes():
+    name = literal(opened.config.env.id)
+    with errors.status(f"playing {episodes} episodes of {name}"), mistakes():
         found = played(
             opened.agent,
             opened.env,
@@ -44,6 +48,7 @@ def evaluate(
             episodes=episodes,
             deterministic=deterministic,
             seed=seed,
+            max_episode_steps=max_episode_steps,
         )
     report = {
         "run": run,
@@ -62,7 +67,7 @@ def evaluate(
         print(json.dumps(report))
         return
     output.print(
-        f"{opened.config.env.id}, {report['episodes']} episodes: return "
+        f"{name}, {report['episodes']} episodes: return "
         f"[bold]{found.mean_return:.2f}[/bold] +- {found.std_return:.2f} "
         f"({report['min_return']:.1f} to {report['max_return']:.1f}), "
         f"length {found.mean_length:.1f}",

@@ -9,7 +9,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from operant.cli.agent import open_agent
-from operant.cli.screen import errors, mistakes, output
+from operant.cli.screen import errors, literal, mistakes, output
 
 EXAMPLE = "Example:  operant export latest --onnx policy.onnx"
 
@@ -43,7 +43,8 @@ def export(
         print(json.dumps({"file": str(onnx), "largest_difference": difference}))
         return
     output.print(
-        f"{onnx}: same actions in onnxruntime; head and value differ by {difference:.1e} at most",
+        f"{literal(onnx)}: same actions in onnxruntime; "
+        f"head and value differ by {difference:.1e} at most",
         highlight=False,
         soft_wrap=True,
     )

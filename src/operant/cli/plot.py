@@ -8,9 +8,10 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from operant.cli.screen import UserError, errors, mistakes, output
+from operant.cli.screen import UserError, errors, literal, mistakes, output
 
 EXAMPLE = "Example:  operant plot latest --out curve.png"
+_COLUMNS = ("steps", "mean_return", "seconds")
 
 
 def plot(
@@ -37,11 +38,15 @@ def plot(
                 table = read_csv(run.csv_file)
             except OSError as error:
                 raise UserError(f"cannot read {run.csv_file}: {error.strerror}") from None
+            for column in _COLUMNS:
+                if column not in table:
+                    raise UserError(f"{run.csv_file} has no column {column!r} to draw")
+            steps, returns, seconds = (table[column] for column in _COLUMNS)
             threshold = summary(run).reward_threshold
-            steps, returns, seconds = (table[k] for k in ("steps", "mean_return", "seconds"))
             curves.append(Curve(run.id, steps, returns, seconds, threshold))
         plot_runs(curves, out, title=title)
     if as_json:
         print(json.dumps({"file": str(out), "runs": [curve.label for curve in curves]}))
         return
-    output.print(f"{out}: {len(curves)} run{'s' if len(curves) > 1 else ''}", highlight=False)
+    number = f"{len(curves)} run{'s' if len(curves) > 1 else ''}"
+    output.print(f"{literal(out)}: {number}", highlight=False, soft_wrap=True)

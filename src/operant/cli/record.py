@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from operant.cli.agent import Opened, open_agent
-from operant.cli.screen import UserError, errors, mistakes, output
+from operant.cli.screen import UserError, errors, literal, mistakes, output
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,12 +28,15 @@ def record(
         Path, Option(metavar="FILE", help="agent.gif, agent.mp4 (needs ffmpeg) or agent.png.")
     ] = Path("agent.gif"),
     episodes: Annotated[int, Option(min=1, help="Episodes, one after the other.")] = 1,
-    seconds: Annotated[float, Option(min=0.1, help="At most so long a film.")] = 20.0,
+    seconds: Annotated[float, Option(min=0.1, max=3600, help="At most so long a film.")] = 20.0,
     deterministic: Annotated[
         bool,
         Option("--deterministic/--stochastic", help="The most probable actions, or samples."),
     ] = True,
     seed: Annotated[int, Option(min=0, help="Which episodes.")] = 0,
+    max_episode_steps: Annotated[
+        int | None, Option(min=1, metavar="N", help="Another time limit than the environment's.")
+    ] = None,
     checkpoint: Annotated[
         str, Option(metavar="STEP", help="Which checkpoint: a step, 'best' or 'latest'.")
     ] = "latest",
@@ -51,25 +54,33 @@ def record(
         raise UserError(
             f"{opened.config.env.id} has no render function, so there is nothing to film"
         )
-    film = _Film(opened, episodes, seconds, deterministic, seed)
-    with errors.status(f"filming {opened.config.env.id}"), mistakes():
+    film = _Film(opened, episodes, seconds, deterministic, seed, max_episode_steps)
+    with errors.status(f"filming {literal(opened.config.env.id)}"), mistakes():
         frames = write_film(out, film, film.fps)
     if as_json:
         played = [float(value) for value in film.returns]
         print(json.dumps({"file": str(out), "frames": frames, "fps": film.fps, "returns": played}))
         return
     played_text = ", ".join(f"{value:.1f}" for value in film.returns) or "not finished"
-    output.print(f"{out}: {frames} frames; return {played_text}", highlight=False, soft_wrap=True)
+    output.print(
+        f"{literal(out)}: {frames} frames; return {played_text}", highlight=False, soft_wrap=True
+    )
 
 
 class _Film:
     """Frames of some episodes, drawn as they are asked for; the returns as they become known."""
 
     def __init__(
-        self, opened: Opened, episodes: int, seconds: float, deterministic: bool, seed: int
+        self,
+        opened: Opened,
+        episodes: int,
+        seconds: float,
+        deterministic: bool,
+        seed: int,
+        max_episode_steps: int | None,
     ) -> None:
         self._opened, self._episodes, self._seconds = opened, episodes, seconds
-        self._deterministic, self._seed = deterministic, seed
+        self._deterministic, self._seed, self._limit = deterministic, seed, max_episode_steps
         self.fps: float = _env_class(opened).render_fps
         self.returns: list[float] = []
 
@@ -77,7 +88,7 @@ class _Film:
         from operant.ppo.evaluate import evaluation_env, steps
 
         opened = self._opened
-        batch = evaluation_env(opened.env, opened.config.env, 1)
+        batch = evaluation_env(opened.env, opened.config.env, 1, self._limit)
         left = max(1, round(self._seconds * self.fps))
         for info in steps(opened.agent, batch, self._deterministic, self._seed):
             if "episode" in info:

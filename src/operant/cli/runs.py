@@ -6,10 +6,9 @@ import json
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
-from operant.cli.screen import UserError, mistakes, output, short, verb
+from operant.cli.screen import UserError, literal, mistakes, output, short, verb
 
 app = typer.Typer(
     help="List the runs, or remove some.",
@@ -35,7 +34,8 @@ def runs(
         print(json.dumps({"runs": [one.to_dict() for one in found]}, indent=2))
         return
     if not found:
-        output.print(f"no runs yet in {runs_folder()}; start one: operant train CartPole-v1")
+        where = literal(runs_folder())
+        output.print(f"no runs yet in {where}; start one: operant train CartPole-v1")
         return
     table = Table(box=None, pad_edge=False)
     for name in ("run", "env", "state", "steps", "return", "seconds"):
@@ -45,8 +45,8 @@ def runs(
     for one in found:
         colour = colours.get(one.state or "", "default")
         table.add_row(
-            f"[bold]{escape(one.run_id)}[/bold]",
-            escape(_printable(one.env or "?")),
+            f"[bold]{literal(one.run_id)}[/bold]",
+            literal(one.env or "?"),
             f"[{colour}]{one.state or '?'}[/{colour}]",
             "-" if one.steps is None else short(one.steps),
             "-" if one.mean_return is None else f"{one.mean_return:.1f}",
@@ -62,11 +62,13 @@ def remove(
     force: Annotated[
         bool, typer.Option("--force", help="Also one that is still being trained.")
     ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Remove runs with everything in them."""
     from operant.runs.directory import list_runs
     from operant.runs.summary import summary
 
+    names = list(dict.fromkeys(names))
     known = {run.id: run for run in list_runs()}
     for name in names:
         if name not in known:
@@ -76,9 +78,7 @@ def remove(
     for name in names:
         with mistakes():
             known[name].remove()
-        output.print(f"removed {name}", highlight=False)
-
-
-def _printable(text: str) -> str:
-    """Without control characters, which a terminal would obey."""
-    return "".join(c if c.isprintable() else "?" for c in text)
+        if not as_json:
+            output.print(f"removed {literal(name)}", highlight=False)
+    if as_json:
+        print(json.dumps({"removed": names}))

@@ -2,16 +2,57 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
-from typing import ParamSpec
+from typing import IO, Any, ParamSpec, cast
 
 from rich.console import Console
+from rich.markup import escape
 
-output = Console()
+
+class _StandardError:
+    """`sys.stderr` as it is at the moment, but to write to it never fails.
+
+    Its reader may go away (``2>&1 | head -1``) or its disk be full; that must not end a training.
+    """
+
+    @property
+    def _stream(self) -> Any:
+        return getattr(sys.stderr, "rich_proxied_file", sys.stderr)  # rich's own, under a bar
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write, or from now on drop everything."""
+        try:
+            if self._stream is not None:
+                self._stream.write(text)
+        except OSError:
+            self._drop_all()
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, or from now on drop everything."""
+        try:
+            if self._stream is not None:
+                self._stream.flush()
+        except OSError:
+            self._drop_all()
+
+    def _drop_all(self) -> None:
+        with suppress(OSError):  # a stream without a descriptor
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, self._stream.fileno())
+            os.close(null)
+
+
+output = Console(emoji=False)
 """Results: standard output."""
-errors = Console(stderr=True)
+errors = Console(file=cast("IO[str]", _StandardError()), emoji=False)
 """Progress and mistakes: standard error, so that results can be piped."""
 
 
@@ -20,7 +61,7 @@ class UserError(Exception):
 
 
 class Interrupted(Exception):  # noqa: N818  (not an error: the user's wish)
-    """Ctrl-C before anything was saved."""
+    """Ctrl-C; the message says what was saved, if anything was."""
 
 
 P = ParamSpec("P")
@@ -41,16 +82,37 @@ def verb(command: Callable[P, None]) -> Callable[P, None]:
 
 @contextmanager
 def mistakes() -> Iterator[None]:
-    """Turn the library's ValueError and TypeError, raised for bad input, into `UserError`."""
+    """Turn what is raised for bad input or a bad file into `UserError`.
+
+    That is ValueError and TypeError, the library's, and OSError, the system's.
+    """
     try:
         yield
     except (ValueError, TypeError) as error:
         raise UserError(str(error)) from error
+    except OSError as error:
+        raise UserError(file_trouble(error)) from error
+
+
+def file_trouble(error: OSError) -> str:
+    """What the system refused, in words."""
+    file = "a file" if error.filename is None else error.filename
+    return f"cannot read or write {file}: {error.strerror or error}"
+
+
+def printable(text: str, keep: str = "") -> str:
+    """`text` without control characters, which a terminal would obey; those in `keep` stay."""
+    return "".join(c if c.isprintable() or c in keep else "?" for c in text)
+
+
+def literal(text: object) -> str:
+    """Text from a file or a user, for a place where rich would read markup."""
+    return escape(printable(str(text)))
 
 
 def short(number: float) -> str:
-    """A figure for a table: 149.2 M, 12.5 k."""
+    """A figure for a table: 149.2 M, 12.5 k, 256."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(number) >= size:
             return f"{number / size:.1f} {unit}"
-    return f"{number:.1f}"
+    return str(number) if isinstance(number, int) else f"{number:.1f}"

@@ -4,23 +4,35 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 from typer import Option
 
-from operant.cli.screen import UserError, errors, mistakes, output, short
+from operant.cli.screen import (
+    Interrupted,
+    UserError,
+    errors,
+    file_trouble,
+    literal,
+    mistakes,
+    output,
+    printable,
+    short,
+)
 
 if TYPE_CHECKING:
+    from operant.ppo.evaluate import Evaluation
     from operant.ppo.session import Session
 
 EXAMPLE = "Example:  operant train CartPole-v1 --seed 1 --set ppo.learning_rate=1e-3"
+_SHOW_CURSOR = "\x1b[?25h"
 
 
 def train(
@@ -60,12 +72,18 @@ def train(
         raise UserError("name an environment, such as CartPole-v1, or a run to --resume")
     if resume and run_id:
         raise UserError("--run-id names a new run; --resume continues one under its own name")
+    if checkpoint != "latest" and not resume:
+        raise UserError("--checkpoint says where to go on with --resume; name the run to resume")
     with errors.status("starting: loading PyTorch"):
         import operant.ppo.session  # noqa: F401  (seconds, the first time)
     text = "starting: compiling the environment (once for each definition)"
     with errors.status(text), mistakes():
         session = _open(env, values, run_id, resume, checkpoint)
-    _train(session, as_json)
+        advice = _Advice.of(session, env or str(values.get("env.id", "")), resume)
+    try:
+        _train(session, advice, as_json)
+    except KeyboardInterrupt:  # before or after the time in which signals are handled
+        raise Interrupted(f"interrupted; {_saved(session)}; {advice.resume}") from None
 
 
 def _values(
@@ -100,96 +118,183 @@ def _open(env: str, values: dict[str, Any], run_id: str, resume: str, checkpoint
     from operant.ppo.config_file import resolved
     from operant.ppo.session import Session
     from operant.runs.directory import check_run_id, find_run
+    from operant.runs.summary import summary
 
     if resume:
         run = find_run(resume)
-        return Session.resume(run, load_env(env) if env else None, values, checkpoint=checkpoint)
+        chosen = load_env(env) if env else None
+        try:
+            return Session.resume(run, chosen, values, checkpoint=checkpoint)
+        except ValueError:
+            named = summary(run).env
+            if chosen is not None or named is None or _is_registered(named):
+                raise
+            raise UserError(
+                f"the environment {named!r} of {resume} is not registered; its code is not run "
+                f"unless you name it: operant train file.py:Class --resume {shlex.quote(resume)}"
+            ) from None
     if run_id:
         check_run_id(run_id)
-    env = env or values["env.id"]
-    chosen = load_env(env)
-    return Session.start(resolved(env, values, {"env.id": env}), chosen, run_id)
+    env = env or str(values["env.id"])
+    cls = load_env(env)
+    return Session.start(resolved(env, values, {"env.id": env}), cls, run_id)
 
 
-def _train(session: Session, as_json: bool) -> None:
-    from operant.cli.progress import TrainProgress
-    from operant.ppo.guard import NonFiniteError
+def _is_registered(env_id: str) -> bool:
+    from operant.envs.registry import get_env
 
+    try:
+        get_env(env_id)
+    except ValueError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class _Advice:
+    """What to type next."""
+
+    resume: str
+    evaluate: str
+
+    @classmethod
+    def of(cls, session: Session, env: str, resume: str) -> _Advice:
+        """From what the user typed: `resume` may be a path, `env` code that must be named again."""
+        run = shlex.quote(session.run.id if resume in ("", "latest") else resume)
+        env = "" if not env or _is_registered(env) else shlex.quote(env)
+        return cls(
+            f"continue with: operant train {env and env + ' '}--resume {run}",
+            f"next: operant eval {run}{env and ' --env ' + env}",
+        )
+
+
+def _saved(session: Session) -> str:
+    return f"{session.run.id} is saved up to step {session.recorder.saved_step or 0:,}"
+
+
+def _train(session: Session, advice: _Advice, as_json: bool) -> None:
     run, ppo = session.run, session.ppo
     where = f"{ppo.config.env.id} on {ppo.device}, {ppo.config.env.num_envs} environments"
     begin = "" if session.resumed is None else f", from step {session.resumed:,}"
-    errors.print(f"[bold]{escape(run.id)}[/bold]: {escape(where)}{begin}", highlight=False)
     errors.print(
-        f"engine {ppo.engine.name}: {escape(ppo.engine_reason)}", highlight=False, style="dim"
+        f"[bold]{literal(run.id)}[/bold]: {literal(where)}{begin}", highlight=False, soft_wrap=True
     )
-    try:
-        with TrainProgress(ppo) as progress, _signals(session):
-            session.train([progress])
-    except NonFiniteError as error:
-        errors.print(f"operant: {error}", style="red", markup=False, highlight=False)
-        good = session.recorder.saved_step
-        errors.print(
-            f"the checkpoint at step {good:,} is the last good one: {run.id}", markup=False
-        )
-        raise typer.Exit(3) from None
-    evaluation = None
-    if session.finished:
-        with errors.status("evaluating"), mistakes():
-            evaluation = session.evaluate()
+    errors.print(
+        f"engine {ppo.engine.name}: {literal(ppo.engine_reason)}", highlight=False, style="dim"
+    )
+    with _Signals(session) as signals:
+        _learn(session, advice)
+        evaluation = _evaluation(session, signals)
     report = session.report(evaluation)
     if as_json:
         print(json.dumps(report))
     else:
-        _print_report(report, evaluation)
+        _print_report(report, evaluation, advice)
 
 
-def _print_report(report: dict[str, Any], evaluation: Any) -> None:
+def _learn(session: Session, advice: _Advice) -> None:
+    from operant.cli.progress import TrainProgress
+    from operant.ppo.guard import NonFiniteError
+
+    try:
+        with TrainProgress(session.ppo) as progress:
+            session.train([progress])
+    except NonFiniteError as error:
+        plain: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
+        errors.print(printable(f"operant: {error}"), style="red", **plain)
+        good = session.recorder.saved_step or 0
+        text = f"the checkpoint at step {good:,} is the last good one: {session.run.id}"
+        errors.print(printable(text), **plain)
+        raise typer.Exit(3) from None
+    except OSError as error:  # a full disk, say
+        text = f"{file_trouble(error)}; {_saved(session)}; {advice.resume}"
+        raise UserError(text) from error
+
+
+def _evaluation(session: Session, signals: _Signals) -> Evaluation | None:
+    """The final evaluation; None where there is none, or a signal ended it."""
+    if signals.asked or not session.finished:
+        return None
+    try:
+        signals.evaluating = True
+        with errors.status("evaluating"), mistakes():
+            return session.evaluate()
+    except KeyboardInterrupt:
+        return None
+    finally:
+        signals.evaluating = False
+
+
+def _print_report(report: dict[str, Any], evaluation: Evaluation | None, advice: _Advice) -> None:
     speed = (
         f"{report['steps']:,} steps in {report['seconds']:.1f} s ({short(report['sps'])} steps/s)"
     )
     if not report["finished"]:
         output.print(f"[yellow]stopped[/yellow] and saved: {speed}", highlight=False)
-        output.print(f"continue with: operant train --resume {report['run_id']}", highlight=False)
+        output.print(literal(advice.resume), highlight=False, soft_wrap=True)
         return
-    if evaluation is None:
-        reached = f"mean return {report['mean_return']} of the last episodes"
-    else:
+    if evaluation is not None:
         reached = (
             f"return {evaluation.mean_return:.1f} +- {evaluation.std_return:.1f} "
             f"over {len(evaluation.returns)} episodes"
         )
+    elif report["mean_return"] is not None:
+        reached = f"not evaluated; mean return {report['mean_return']:.1f} of the last episodes"
+    else:
+        reached = "not evaluated; no episode has ended"
     if report["solved"] is not None:
         needed = f" ({report['reward_threshold']:g} needed)"
         word = "[green]solved[/green]" if report["solved"] else "[yellow]not solved[/yellow]"
         reached = f"{word}: {reached}{needed}"
     output.print(f"{reached}; {speed}", highlight=False, soft_wrap=True)
-    output.print(f"next: operant eval {report['run_id']}", style="dim", highlight=False)
+    output.print(literal(advice.evaluate), style="dim", highlight=False, soft_wrap=True)
 
 
-@contextmanager
-def _signals(session: Session) -> Iterator[None]:
-    """SIGINT and SIGTERM finish the iteration and save; a second SIGINT stops at once."""
-    asked = False
+class _Signals:
+    """SIGINT and SIGTERM finish the iteration and save; a second SIGINT stops at once.
 
-    def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked and number == signal.SIGINT:
-            saved = f"stopped at once; saved up to step {session.recorder.saved_step or 0:,}"
-            session.run.log(saved)
-            _say(f"operant: {saved}")
-            os._exit(130)
-        asked = True
-        session.ppo.stop()
-        _say("finishing the iteration, then saving (Ctrl-C again: stop at once)")
+    During the evaluation, when everything is saved, the first raises KeyboardInterrupt.
+    """
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._before: dict[int, Any] = {}
+        self.asked = False
+        self.evaluating = False
+
+    def __enter__(self) -> _Signals:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.asked and number == signal.SIGINT:
+            saved = f"saved up to step {self._session.recorder.saved_step or 0:,}"
+            with suppress(OSError):
+                self._session.run.log(f"stopped at once; {saved}")
+            show_cursor = _SHOW_CURSOR if os.isatty(2) else ""  # the bar hid it
+            _say(f"{show_cursor}operant: stopped at once; {saved}")
+            os._exit(130)
+        first, self.asked = not self.asked, True
+        if self.evaluating:
+            if first:
+                _say("leaving out the evaluation; everything is saved")
+                raise KeyboardInterrupt
+            return
+        self._session.ppo.stop()
+        _say("finishing the iteration, then saving (Ctrl-C again: stop at once)")
 
 
 def _say(text: str) -> None:
     """Straight to standard error: a signal may interrupt a print, which would keep it back."""
-    os.write(2, f"\n{text}\n".encode())
+    with suppress(OSError):  # nobody listens
+        os.write(2, f"\n{text}\n".encode())

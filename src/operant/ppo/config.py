@@ -110,7 +110,9 @@ class RunConfig(_Checked):
     seed: int = option(0, "the same seed gives the same run", least=0, most=2**63 - 1)
     device: str = option("auto", "auto, cpu, cuda or cuda:N")
     engine: str = option("auto", "how the loop is executed", choices=ENGINES)
-    threads: int = option(0, "threads that train on a CPU; 0: one for each core", least=0)
+    threads: int = option(
+        0, "threads that train on a CPU; 0: one for each core", least=0, most=1024
+    )
     checkpoint_seconds: float = option(
         30.0, "time between checkpoints; 0: after each iteration", least=0.0
     )
@@ -132,6 +134,11 @@ class Config:
 
     def __post_init__(self) -> None:
         batch = self.env.num_envs * self.ppo.num_steps
+        if batch > 2**31:
+            raise ValueError(
+                f"a rollout of env.num_envs {self.env.num_envs} x ppo.num_steps "
+                f"{self.ppo.num_steps} samples is too large; 2**31 is the most"
+            )
         if batch < self.ppo.minibatches:
             raise ValueError(
                 f"ppo.minibatches is {self.ppo.minibatches}, but a rollout has only {batch} "

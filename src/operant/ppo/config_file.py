@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -11,11 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from operant.ppo.config import Config, dotted_name, flattened, option_names
-
-_LARGEST_BYTES = 1 << 16
-"""The shipped files and what `to_toml` writes have some thousand."""
-_MOST_DOTS = 1000
-"""In a key. `tomllib` takes time by the square of them: 0.05 s for these, hours for a megabyte."""
+from operant.runs.safe_toml import LARGEST_BYTES, parse_toml
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -27,13 +22,11 @@ def read_config(path: Path) -> dict[str, Any]:
     """
     try:
         with path.open("rb") as file:
-            data = file.read(_LARGEST_BYTES + 1)
+            data = file.read(LARGEST_BYTES + 1)
     except OSError as error:
         raise ValueError(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:  # a name that no file can have
         raise ValueError(f"cannot read {str(path)!r}: {error}") from None
-    if len(data) > _LARGEST_BYTES:
-        raise ValueError(f"{path} is too large for a configuration: more than 64 KiB")
     return parsed_config(data, str(path))
 
 
@@ -42,18 +35,12 @@ def parsed_config(data: bytes, name: str) -> dict[str, Any]:
 
     Values are checked one by one: whether they agree shows when all layers are there.
     """
-    too_deep = f"{name} is nested too deeply for a configuration"
-    if any(part.count(b".") > _MOST_DOTS for part in re.split(b"[=\n]", data)):
-        raise ValueError(too_deep)
+    tables = parse_toml(data, name)
     try:
-        values = flattened(tomllib.loads(data.decode("utf-8-sig")))
+        values = flattened(tables)
         Config().replaced_sections(values)
-    except UnicodeDecodeError:
-        raise ValueError(f"{name} is not a TOML file: it is not UTF-8 text") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{name} is not a TOML file: {error}") from None
     except RecursionError:
-        raise ValueError(too_deep) from None
+        raise ValueError(f"{name} is nested too deeply for a configuration") from None
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
     return values

@@ -10,6 +10,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from operant.envs.env import Env
+from operant.envs.registry import get_env
 from operant.ppo.agent import Agent
 from operant.ppo.config import EnvConfig
 from operant.ppo.noise import fill_uniforms
@@ -45,35 +46,22 @@ class Evaluation:
         return float(self.lengths.mean())
 
 
-def evaluation_env(env: type[Env] | str, config: EnvConfig, num_envs: int) -> VecEnv:
-    """A batch to evaluate on: as trained, but with the environment's own time limit if it has one.
+def evaluation_env(
+    env: type[Env] | str, config: EnvConfig, num_envs: int, max_episode_steps: int | None = None
+) -> VecEnv:
+    """A batch to play on: as trained, but with the environment's own time limit if it has one.
 
-    Raises:
-        ValueError: there is no limit at all, so an episode might never end.
+    `max_episode_steps` is a limit that wins over both. Where there is none at all, an episode may
+    go on for ever: ``batch.max_episode_steps`` is None.
     """
-    batch = make(
-        env,
-        num_envs,
-        backend=config.backend,
-        autoreset_mode=AutoresetMode.NEXT_STEP,
-        copy=False,
-        **config.params,
-    )
-    if batch.max_episode_steps is not None:
-        return batch
-    batch.close()
-    if not config.max_episode_steps:
-        raise ValueError(
-            f"{config.id} has no time limit, so an episode might never end; "
-            "set max_episode_steps in its class or env.max_episode_steps"
-        )
+    own = (get_env(env) if isinstance(env, str) else env).max_episode_steps
     return make(
         env,
         num_envs,
         backend=config.backend,
         autoreset_mode=AutoresetMode.NEXT_STEP,
         copy=False,
-        max_episode_steps=config.max_episode_steps,
+        max_episode_steps=max_episode_steps or own or config.max_episode_steps or None,
         **config.params,
     )
 
@@ -86,8 +74,9 @@ def evaluate(
     episodes: int = 100,
     deterministic: bool = True,
     seed: int = 0,
+    max_episode_steps: int | None = None,
 ) -> Evaluation:
-    """Play `episodes` episodes, many at once.
+    """Play `episodes` episodes, many at once; for `max_episode_steps` see `evaluation_env`.
 
     Each environment of the batch plays a fixed share of them, so that short episodes are not
     counted more often than long ones.
@@ -100,7 +89,14 @@ def evaluate(
     size = min(episodes, _MOST_ENVS)
     shares = np.full(size, episodes // size)
     shares[: episodes % size] += 1
-    batch = evaluation_env(env, config, size)
+    batch = evaluation_env(env, config, size, max_episode_steps)
+    if batch.max_episode_steps is None:
+        batch.close()
+        raise ValueError(
+            f"{config.id} has no time limit, so an episode might never end; set max_episode_steps "
+            "in its class, or pass max_episode_steps=... (on the command line "
+            "--max-episode-steps N)"
+        )
     returns: list[np.ndarray] = []
     lengths: list[np.ndarray] = []
     for info in steps(agent, batch, deterministic, seed):

@@ -32,7 +32,6 @@ def export_agent(agent: Agent, env: type[Env] | str, config: Config, path: Path)
     shape, dtype = agent.observation_space.shape, agent.observation_space.dtype
     assert shape is not None
     obs_dtype = torch.from_numpy(np.empty(0, dtype)).dtype
-    export_onnx(agent.policy, shape, path, obs_dtype=obs_dtype, postprocess=action)
     batch = evaluation_env(env, config.env, _ENVS)
     met = []
     for k, _ in enumerate(steps(agent, batch, deterministic=False, seed=0)):
@@ -40,4 +39,5 @@ def export_agent(agent: Agent, env: type[Env] | str, config: Config, path: Path)
         if k + 1 == _STEPS:
             break
     batch.close()
+    export_onnx(agent.policy, shape, path, obs_dtype=obs_dtype, postprocess=action)
     return verify_onnx(agent.policy, torch.from_numpy(np.concatenate(met)), path, action)

@@ -71,8 +71,9 @@ class Engine(Protocol):
 
     def __init__(self, job: Job) -> None: ...
 
-    def collect(self, iteration: int) -> Episodes:
-        """Fill the buffer with rollout number `iteration`; the episodes that finished in it."""
+    def collect(self, iteration: int, step: int) -> Episodes:
+        """Fill the buffer with rollout number `iteration`, which begins at step `step` of each
+        environment since the start of the run; the episodes that finished in it."""
 
     def advantages(self) -> None:
         """Turn the buffer's rewards and values into advantages and targets."""

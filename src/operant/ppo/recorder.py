@@ -10,8 +10,16 @@ import numpy as np
 from operant.ppo.callbacks import Callback
 from operant.ppo.snapshot import snapshot
 from operant.ppo.trainer import METRICS, PPO
-from operant.runs.checkpoint import mark_best, prune_checkpoints, save_checkpoint
+from operant.runs.checkpoint import (
+    CheckpointError,
+    list_checkpoints,
+    mark_best,
+    prune_checkpoints,
+    read_best,
+    save_checkpoint,
+)
 from operant.runs.directory import Run
+from operant.runs.files import discard
 from operant.runs.logs import CsvLog, JsonlLog, Log, read_csv
 from operant.runs.metrics_file import MetricsWriter
 from operant.runs.metrics_layout import Status
@@ -20,7 +28,7 @@ _HISTORY = 4096
 
 
 class Recorder(Callback):
-    """Writes metrics after each iteration and a checkpoint from time to time.
+    """Writes metrics after each iteration and a checkpoint from time to time; to be called last.
 
     Args:
         run: the directory; this process is its only writer.
@@ -31,9 +39,8 @@ class Recorder(Callback):
     def __init__(self, run: Run, ppo: PPO) -> None:
         self.run = run
         options = ppo.config.run
-        csv = CsvLog.resume(run.csv_file, METRICS, "iteration", ppo.iteration)
-        jsonl = JsonlLog.resume(run.jsonl_file, "iteration", ppo.iteration)
-        self.logs: list[Log] = [csv, jsonl]
+        self.csv = CsvLog.resume(run.csv_file, METRICS, "iteration", ppo.iteration)
+        self.logs: list[Log] = [JsonlLog.resume(run.jsonl_file, "iteration", ppo.iteration)]
         if options.tensorboard:
             from operant.runs.trackers import TensorBoardLog
 
@@ -46,27 +53,26 @@ class Recorder(Callback):
         self.live = MetricsWriter(
             run.mmap_file, METRICS, run_id=run.id, capacity=_HISTORY, history=_history(run.csv_file)
         )
-        self.saved_step: int | None = ppo.steps if ppo.iteration else None
-        self._saved_at = time.monotonic()
+        self._best = _forget_after(run.checkpoints, ppo.steps)
+        self.save(ppo)  # from here on a kill loses nothing that cannot be resumed
 
     def on_update(self, ppo: PPO, metrics: dict[str, float]) -> None:
         """Write a row everywhere; save a checkpoint if it is time."""
+        known = {name: metrics[name] for name in METRICS}
+        self.csv.write(known)
         for log in self.logs:
-            log.write(metrics)
+            log.write(metrics)  # with what other callbacks added
         self.live.append([metrics[name] for name in METRICS])
         if time.monotonic() - self._saved_at >= ppo.config.run.checkpoint_seconds:
             self.save(ppo)
 
     def save(self, ppo: PPO) -> Path:
         """Save a checkpoint now; the best so far is marked, old ones are removed."""
-        score = ppo.mean_return
-        best = bool(np.isfinite(score)) and (ppo.best_return is None or score > ppo.best_return)
-        if best:
-            ppo.best_return = score
-        folder = self.run.checkpoints
+        folder, score = self.run.checkpoints, ppo.mean_return
         path = save_checkpoint(folder, ppo.steps, *snapshot(ppo))
-        if best:
+        if np.isfinite(score) and (self._best is None or score > self._best):
             mark_best(folder, ppo.steps, score)
+            self._best = score
         prune_checkpoints(folder, ppo.config.run.keep)
         self.saved_step, self._saved_at = ppo.steps, time.monotonic()
         return path
@@ -75,11 +81,27 @@ class Recorder(Callback):
         """Finish all files."""
         self.live.finish(status)
         self.live.close()
-        for log in self.logs:
+        for log in (self.csv, *self.logs):
             log.close()
 
 
 def _history(csv_file: Path) -> list[list[float]]:
     table = read_csv(csv_file)
-    rows: list[list[float]] = np.column_stack([table[name] for name in METRICS]).tolist()
-    return rows[-_HISTORY:]
+    rows: list[list[float]] = np.column_stack([table[n][-_HISTORY:] for n in METRICS]).tolist()
+    return rows
+
+
+def _forget_after(folder: Path, step: int) -> float | None:
+    """Remove checkpoints of a future that will not be; the score of the best one before it."""
+    try:
+        best = read_best(folder)
+        good = best is None or best[0] <= step
+    except CheckpointError:
+        good = False
+    if not good:
+        discard(folder / "best")
+        best = None
+    for path in reversed(list_checkpoints(folder)):
+        if int(path.name) > step:
+            discard(path)
+    return None if best is None else best[1]

@@ -19,19 +19,19 @@ from operant.ppo.config_file import read_config, to_toml
 from operant.ppo.evaluate import Evaluation, evaluate
 from operant.ppo.guard import NonFiniteError
 from operant.ppo.recorder import Recorder
-from operant.ppo.snapshot import config_of
+from operant.ppo.snapshot import chosen_env, config_of, restored
 from operant.ppo.trainer import PPO
 from operant.runs.checkpoint import find_checkpoint, list_checkpoints, load_checkpoint
-from operant.runs.directory import Run, new_run_id
+from operant.runs.directory import Lock, Run, new_run_id
 from operant.runs.files import replace_file, sweep
 from operant.runs.metrics_layout import Status
-from operant.runs.summary import summary
 
-_FIXED = ("env.", "policy.", "run.seed")
+_FIXED = ("env.", "policy.", "run.seed", "ppo.normalize_reward")
+_FREE = ("env.workers",)
 
 
 class Session:
-    """One process's share of a run.
+    """One process's share of a run. While it lasts, no other process can train the run.
 
     Attributes:
         run: the directory.
@@ -39,8 +39,8 @@ class Session:
         resumed: the step it continues from; None for a new run.
     """
 
-    def __init__(self, run: Run, ppo: PPO, resumed: int | None) -> None:
-        self.run, self.ppo, self.resumed = run, ppo, resumed
+    def __init__(self, run: Run, ppo: PPO, resumed: int | None, lock: Lock) -> None:
+        self.run, self.ppo, self.resumed, self._lock = run, ppo, resumed, lock
         sweep(run.path)  # what a killed process left half written
         replace_file(run.config_file, to_toml(ppo.config).encode())  # a resumed one may differ
         run.write_info(_info())
@@ -48,8 +48,6 @@ class Session:
         what = "started" if resumed is None else f"resumed at step {resumed:,}"
         run.log(f"{what}: {ppo.config.env.id}, seed {ppo.config.run.seed}")
         run.log(f"engine {ppo.engine.name} ({ppo.engine_reason}) on {ppo.device}")
-        if resumed is None:
-            self.recorder.save(ppo)  # from here on a kill loses nothing that cannot be resumed
 
     @classmethod
     def start(
@@ -59,14 +57,19 @@ class Session:
         run_id: str = "",
         policy: nn.Module | None = None,
     ) -> Session:
-        """A new run.
+        """A new run. Nothing of it is left if this raises.
 
         Raises:
             ValueError: the name is taken, or something in `config` does not fit.
+            OSError: the directory cannot be written.
         """
         ppo = PPO(env, config, policy=policy)
         run = Run.create(run_id or new_run_id(config.env.id), to_toml(ppo.config))
-        return cls(run, ppo, None)
+        try:
+            return cls(run, ppo, None, run.lock())
+        except BaseException:
+            run.remove()
+            raise
 
     @classmethod
     def resume(
@@ -79,6 +82,8 @@ class Session:
     ) -> Session:
         """Continue a run from a checkpoint; from the beginning where it never came to save one.
 
+        What came after that checkpoint, rows of metrics and later checkpoints, is removed.
+
         Args:
             run: which.
             env: its environment, where that is not a registered one.
@@ -88,46 +93,43 @@ class Session:
 
         Raises:
             CheckpointError: the checkpoint is damaged; the message names the file.
-            ValueError: `changes` has something that cannot change in the middle of a run.
+            ValueError: `changes` has something that cannot change in the middle of a run, or
+                another process trains it.
         """
-        from operant.ppo.snapshot import chosen_env
-
-        if summary(run).state == "running":
-            raise ValueError(f"{run.id} is being trained by another process; stop that first")
+        lock = run.lock()
         changes = dict(changes or {})
-        for name in changes:
-            if name.startswith(_FIXED):
-                raise ValueError(f"{name} cannot change when a run is resumed; start a new run")
-        if not list_checkpoints(run.checkpoints):
-            config = Config().replaced(read_config(run.config_file)).replaced(changes)
-            ppo = PPO(chosen_env(config, env), config, policy=policy)
-            return cls(run, ppo, None)
+        if not list_checkpoints(run.checkpoints) and checkpoint == "latest":
+            config = Config().replaced(read_config(run.config_file))
+            _check_changes(config, changes)
+            ppo = PPO(chosen_env(config, env), config.replaced(changes), policy=policy)
+            return cls(run, ppo, None, lock)
         found = load_checkpoint(find_checkpoint(run.checkpoints, checkpoint))
-        config = config_of(found).replaced(changes)
-        ppo = PPO.load(found.path, env, policy=policy, **changes)
-        return cls(run, ppo, ppo.steps)
+        _check_changes(config_of(found), changes)
+        ppo = restored(PPO, found, env, policy, changes)
+        return cls(run, ppo, ppo.steps, lock)
 
     def train(self, callbacks: Iterable[Callback] = ()) -> None:
-        """Train to the end (or until ``ppo.stop()``), then save.
+        """Train to the end (or until ``ppo.stop()``), then save. Ends the session.
 
         Raises:
             NonFiniteError: what the NaN guard found; the last checkpoint is the last good state.
         """
-        ppo, run = self.ppo, self.run
+        ppo, run, status = self.ppo, self.run, Status.FAILED
         try:
-            ppo.learn(callbacks=[self.recorder, *callbacks])
+            ppo.learn(callbacks=[*callbacks, self.recorder])
+            if self.recorder.saved_step != ppo.steps:
+                self.recorder.save(ppo)
+            status = Status.FINISHED if self.finished else Status.STOPPED
+            run.log(f"{status} at step {ppo.steps:,}")
         except NonFiniteError as error:
             run.log(f"stopped by the NaN guard: {error}")
-            self.recorder.close(Status.FAILED)
             raise
         except BaseException as error:
             run.log(f"failed: {type(error).__name__}: {error}")
-            self.recorder.close(Status.FAILED)
             raise
-        if self.recorder.saved_step != ppo.steps:
-            self.recorder.save(ppo)
-        run.log(f"{'finished' if self.finished else 'stopped'} at step {ppo.steps:,}")
-        self.recorder.close(Status.FINISHED if self.finished else Status.STOPPED)
+        finally:
+            self.recorder.close(status)
+            self._lock.close()
 
     @property
     def finished(self) -> bool:
@@ -178,6 +180,14 @@ class Session:
             "finished": self.finished,
             "path": str(self.run.path),
         }
+
+
+def _check_changes(config: Config, changes: Mapping[str, Any]) -> None:
+    """Raise ValueError if something would change that a run is made of."""
+    for name, value in changes.items():
+        fixed = name.startswith(_FIXED) and not name.startswith(_FREE)
+        if fixed and config.replaced({name: value}) != config:
+            raise ValueError(f"{name} cannot change when a run is resumed; start a new run")
 
 
 def _number(value: float) -> float | None:

@@ -55,24 +55,21 @@ def snapshot(ppo: PPO) -> tuple[Arrays, dict[str, Any]]:
         "episodes": ppo.episodes,
         "optimizer_steps": ppo.optimizer.count,
         "seconds": ppo.seconds,
-        "best_return": ppo.best_return,
-        "recent": [[r, n] for r, n in ppo.recent if math.isfinite(r)],
+        "recent": [[float(r), int(n)] for r, n in ppo.recent if math.isfinite(r)],
     }
     return arrays, facts
 
 
 def restored(
     cls: type[PPO],
-    path: Path,
+    checkpoint: Checkpoint,
     env: str | type[Env] | VecEnv | None,
     policy: nn.Module | None,
     options: Mapping[str, Any],
 ) -> PPO:
-    """The trainer in the checkpoint at `path`; see `PPO.load`."""
-    checkpoint = load_checkpoint(locate(path))
+    """The trainer in a checkpoint; see `PPO.load`."""
     config = config_of(checkpoint)
-    own = policy is None
-    if own:
+    if policy is None:
         _check_fits(checkpoint, config, env)
     ppo = cls(chosen_env(config, env), config, policy=policy, **options)
     put_back(ppo, checkpoint)
@@ -108,12 +105,12 @@ def put_back(ppo: PPO, checkpoint: Checkpoint) -> None:
     except (KeyError, RuntimeError, TypeError) as error:
         raise CheckpointError(f"{checkpoint.path / 'random.safetensors'}: {error}") from None
     where = checkpoint.path / "facts.json"
-    ppo.iteration = int(_number(facts, "iteration", where))
-    ppo.steps = int(_number(facts, "steps", where))
-    ppo.episodes = int(_number(facts, "episodes", where))
-    ppo.seconds = float(_number(facts, "seconds", where))
-    best = facts.get("best_return")
-    ppo.best_return = None if best is None else float(_number(facts, "best_return", where))
+    ppo.iteration = _count(facts, "iteration", where)
+    ppo.steps = _count(facts, "steps", where)
+    if ppo.steps != checkpoint.step:
+        raise CheckpointError(f"{where}: steps is {ppo.steps}, the manifest says {checkpoint.step}")
+    ppo.episodes = _count(facts, "episodes", where)
+    ppo.seconds = _seconds(facts.get("seconds"), where)
     ppo.recent.clear()
     ppo.recent.extend(_pairs(facts.get("recent"), where))
 
@@ -209,7 +206,7 @@ def _put_optimizer(ppo: PPO, checkpoint: Checkpoint) -> None:
         _check_tensor(arrays[name], tensor, name, where)
         tensor.copy_(torch.from_numpy(arrays[name].copy()))
     facts = checkpoint.path / "facts.json"
-    ppo.optimizer.count = int(_number(checkpoint.facts, "optimizer_steps", facts))
+    ppo.optimizer.count = _count(checkpoint.facts, "optimizer_steps", facts)
 
 
 def _optimizer_tensors(ppo: PPO) -> dict[str, torch.Tensor]:
@@ -292,20 +289,28 @@ def _array(tensor: torch.Tensor) -> np.ndarray:
     return array
 
 
-def _number(facts: Mapping[str, Any], name: str, where: Path) -> float:
+def _count(facts: Mapping[str, Any], name: str, where: Path) -> int:
     value = facts.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= abs(value) < 2**63:
-        raise CheckpointError(f"{where}: {name} must be a number, got {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**62:
+        raise CheckpointError(f"{where}: {name} must be a whole number, got {value!r}")
     return value
+
+
+def _seconds(value: Any, where: Path) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
+        raise CheckpointError(f"{where}: seconds must be a number, got {value!r}")
+    return float(value)
 
 
 def _pairs(value: Any, where: Path) -> list[tuple[float, int]]:
     good = isinstance(value, list) and all(
         isinstance(pair, list)
         and len(pair) == 2
-        and all(isinstance(x, int | float) and not isinstance(x, bool) for x in pair)
+        and isinstance(pair[0], float)
+        and isinstance(pair[1], int)
+        and 0 <= pair[1] < 2**62
         for pair in value
     )
     if not good:
-        raise CheckpointError(f"{where}: recent must be a list of pairs of numbers")
-    return [(float(r), int(n)) for r, n in value]
+        raise CheckpointError(f"{where}: recent must be a list of returns and lengths")
+    return [(r, n) for r, n in value]

@@ -57,6 +57,7 @@ class Threads:
     """Runs a function on many items, on several threads, results in the items' order."""
 
     def __init__(self, count: int) -> None:
+        self._others = count - 1
         # The number of OpenMP threads is a setting of each thread.
         self._pool = (
             ThreadPoolExecutor(count - 1, "operant", lambda: torch.set_num_threads(1))
@@ -66,7 +67,7 @@ class Threads:
 
     def map(self, function: Callable[[A], B], items: Sequence[A]) -> list[B]:
         """``[function(item) for item in items]``; this thread does its share."""
-        if self._pool is None or len(items) == 1:
+        if self._pool is None or len(items) <= 1:
             return [function(item) for item in items]
         left = iter(enumerate(items))  # next() on it is atomic: it is implemented in C
         results: list[B | None] = [None] * len(items)
@@ -75,15 +76,11 @@ class Threads:
             for k, item in left:
                 results[k] = function(item)
 
-        others = [self._pool.submit(work) for _ in range(self._pool._max_workers)]
+        helpers = min(self._others, len(items) - 1)
+        others = [self._pool.submit(work) for _ in range(helpers)]
         try:
             work()
         finally:
             for other in others:
                 other.result()
         return results  # type: ignore[return-value]
-
-    def close(self) -> None:
-        """End the threads."""
-        if self._pool is not None:
-            self._pool.shutdown()

@@ -21,6 +21,7 @@ from operant.ppo.callbacks import Callback
 from operant.ppo.config import Config, dotted_name
 from operant.ppo.config_file import resolved
 from operant.ppo.engines.choose import choose_device, choose_engine
+from operant.ppo.guard import NonFiniteError
 from operant.ppo.job import Episodes, Job
 from operant.ppo.policy import add_return_normalizer, configured_policy
 from operant.ppo.schedule import scheduled
@@ -85,11 +86,15 @@ class PPO:
     ) -> None:
         name = env_name(env)  # raises for what is not an environment
         if config is not None and config.env.id:
+            if isinstance(env, str) and env != config.env.id:
+                raise ValueError(f"env is {env!r}, but the configuration says {config.env.id!r}")
             name = config.env.id
         layers = [] if config is None else [_all_values(config)]
         given = {dotted_name(key): value for key, value in options.items()}
         if isinstance(env, VecEnv):
-            given = {**_described(env), **given}
+            given = _with_batch(given, env)
+        if policy is not None and any(key.startswith("policy.") for key in given):
+            raise ValueError("options of [policy] are for the built-in networks, not for policy=")
         self.config = config = resolved(name, *layers, {"env.id": name, **given})
         self.env = make_env(config, env)
         self.device = choose_device(config.run.device)
@@ -123,12 +128,11 @@ class PPO:
         self.iteration = 0
         self.episodes = 0
         self.seconds = 0.0
-        """Time spent in `learn`, over all sessions of a run."""
+        """Time spent in `learn`, over all sessions of a run, callbacks included."""
+        self._since = 0.0
         self.recent: deque[tuple[float, int]] = deque(maxlen=WINDOW)
         """Return and length of the last episodes."""
         self._stopping = False
-        self.best_return: float | None = None
-        """The best ``mean_return`` at a checkpoint so far."""
         self.random = torch.Generator().manual_seed(config.run.seed)
         """What `predict` samples with."""
 
@@ -144,27 +148,49 @@ class PPO:
             callbacks: called in this order; see `Callback`.
 
         Raises:
-            NonFiniteError: NaN or infinity was met. What is bad moved no weight, but the iteration
-                is not complete: go back to a checkpoint.
+            NonFiniteError: NaN or infinity was met. The policy is as it was before the iteration.
         """
         total = self.config.run.total_steps if total_steps is None else int(total_steps)
         if total < 1:
             raise ValueError(f"total_steps must be at least 1, got {total}")
         called = [callbacks] if isinstance(callbacks, Callback) else list(callbacks)
-        self._stopping = False
-        with one_thread_an_operation():
-            while self.steps < total and not self._stopping:
-                self._iterate(total, called)
+        self._since = time.perf_counter()
+        try:
+            with one_thread_an_operation():
+                while self.steps < total and not self._stopping:
+                    self._iterate(total, called)
+        finally:
+            self._stopping = False
+            self.seconds += time.perf_counter() - self._since
         return self
 
     def stop(self) -> None:
-        """Make `learn` return after the iteration that is running."""
+        """Make `learn` return after the iteration that is running, or at once if none is."""
         self._stopping = True
 
     def _iterate(self, total: int, callbacks: list[Callback]) -> None:
+        guarded = self.config.run.nan_guard
+        before = [tensor.clone() for tensor in self._trained_tensors()] if guarded else []
+        try:
+            figures = self._collect_and_update(total, callbacks)
+        except NonFiniteError:
+            for tensor, good in zip(self._trained_tensors(), before, strict=True):
+                tensor.copy_(good)
+            raise
+        now = time.perf_counter()
+        self.iteration += 1
+        self.steps += len(self.engine.buffer)
+        figures["sps"] = len(self.engine.buffer) / (now - self._since)
+        self.seconds += now - self._since
+        self._since = now  # what callbacks take is counted with the next iteration
+        metrics = self._metrics(figures)
+        for callback in callbacks:
+            callback.on_update(self, metrics)
+
+    def _collect_and_update(self, total: int, callbacks: list[Callback]) -> dict[str, float]:
         began = time.perf_counter()
         self.policy.eval()
-        episodes = self.engine.collect(self.iteration)
+        episodes = self.engine.collect(self.iteration, self.steps // self.env.num_envs)
         collected = time.perf_counter()
         self._count(episodes)
         for callback in callbacks:
@@ -179,20 +205,15 @@ class PPO:
         rate = scheduled(ppo.learning_rate, ppo.learning_rate_schedule, progress)
         clip = scheduled(ppo.clip, ppo.clip_schedule, progress)
         figures = self.engine.update(self.iteration, rate, clip)
+        figures |= {"learning_rate": rate, "clip": clip}
+        figures["collect_seconds"] = collected - began
+        figures["update_seconds"] = time.perf_counter() - collected
+        return figures
 
-        ended = time.perf_counter()
-        self.iteration += 1
-        self.steps += len(self.engine.buffer)
-        self.seconds += ended - began
-        figures |= {
-            "learning_rate": rate,
-            "clip": clip,
-            "sps": len(self.engine.buffer) / (ended - began),
-        }
-        figures |= {"collect_seconds": collected - began, "update_seconds": ended - collected}
-        metrics = self._metrics(figures)
-        for callback in callbacks:
-            callback.on_update(self, metrics)
+    def _trained_tensors(self) -> list[torch.Tensor]:
+        """What an iteration changes in the policy and the optimiser; not copies."""
+        adam = self.optimizer
+        return [*self.policy.state_dict().values(), adam.exp_avg, adam.exp_avg_sq]
 
     def _count(self, episodes: Episodes) -> None:
         self.episodes += len(episodes)
@@ -288,9 +309,10 @@ class PPO:
             CheckpointError: damaged, or not a checkpoint; the message names the file.
             ValueError: it does not fit the environment or the policy.
         """
-        from operant.ppo.snapshot import restored
+        from operant.ppo.snapshot import locate, restored
+        from operant.runs.checkpoint import load_checkpoint
 
-        return restored(cls, Path(path), env, policy, options)
+        return restored(cls, load_checkpoint(locate(Path(path))), env, policy, options)
 
     def _check_policy(self) -> None:
         """Raise ValueError unless the policy follows the protocol."""
@@ -354,17 +376,27 @@ def make_env(config: Config, env: str | type[Env] | VecEnv) -> VecEnv:
     )
 
 
-def _described(env: VecEnv) -> dict[str, Any]:
-    """The ``env`` section of a batch that exists already."""
+def _with_batch(given: dict[str, Any], env: VecEnv) -> dict[str, Any]:
+    """Options with the ``env`` section of a batch that exists already.
+
+    Raises:
+        ValueError: an option says otherwise.
+    """
     own = env.rules.env.max_episode_steps
     params = env.rules.params._asdict() if env.rules.params else {}
-    return {
+    described = {
         "env.num_envs": env.num_envs,
         "env.backend": env.backend,
         "env.workers": env.workers,
         "env.max_episode_steps": 0 if env.max_episode_steps == own else env.max_episode_steps or 0,
         "env.params": params,
     }
+    for name, value in given.items():
+        if name.startswith("env.") and described.get(name, value) != value:
+            raise ValueError(
+                f"{name} is {value!r}, but the batch was made with {described[name]!r}"
+            )
+    return {**given, **described}
 
 
 def _all_values(config: Config) -> dict[str, Any]:

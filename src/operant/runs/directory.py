@@ -7,13 +7,16 @@ $OPERANT_HOME/runs/<run_id>/
     metrics.jsonl      the same, for other tools        (append-only)
     metrics.mmap       the same, live, for the monitor
     train.log          what happened, in words
+    lock               held by the process that trains
     checkpoints/       see `operant.runs.checkpoint`
     tensorboard/ wandb/    where asked for
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import re
 import time
 from dataclasses import dataclass
@@ -121,8 +124,21 @@ class Run:
     def log(self, text: str) -> None:
         """Append a line to ``train.log``, with the time."""
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-        with self.log_file.open("a", encoding="utf-8") as file:
-            file.write(f"{stamp}  {text}\n")
+        line = "".join(c if c.isprintable() else "?" for c in text)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+        descriptor = os.open(self.log_file, flags, 0o644)
+        try:
+            os.write(descriptor, f"{stamp}  {line}\n".encode(errors="replace"))
+        finally:
+            os.close(descriptor)
+
+    def lock(self) -> Lock:
+        """Claim the run for this process.
+
+        Raises:
+            ValueError: another process has it.
+        """
+        return Lock(self)
 
     @property
     def touched(self) -> float:
@@ -131,6 +147,35 @@ class Run:
             return self.info_file.stat().st_mtime
         except OSError:
             return 0.0
+
+
+class Lock:
+    """A claim on a run, until it is closed or forgotten, or the process ends in whatever way.
+
+    Raises:
+        ValueError: another process has it.
+    """
+
+    def __init__(self, run: Run) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._descriptor = os.open(run.path / "lock", flags, 0o644)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self.close()
+            raise ValueError(
+                f"{run.id} is being trained by another process; stop that first"
+            ) from None
+
+    def close(self) -> None:
+        """Give the run free. May be repeated."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __del__(self) -> None:
+        if hasattr(self, "_descriptor"):
+            self.close()
 
 
 def runs_folder() -> Path:

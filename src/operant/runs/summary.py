@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,7 +11,8 @@ from operant.envs.registry import get_env
 from operant.runs.directory import Run
 from operant.runs.files import read_bounded
 from operant.runs.logs import read_csv
-from operant.runs.metrics_file import MetricsReader
+from operant.runs.metrics_file import MetricsReader, Snapshot
+from operant.runs.safe_toml import LARGEST_BYTES, parse_toml
 
 
 @dataclass(frozen=True)
@@ -41,16 +41,17 @@ def summary(run: Run) -> Summary:
     """Read the files of a run; never raises for what is in them."""
     config = _config(run)
     env = config.get("env", {}).get("id")
-    row = _last_row(run)
+    live = _live(run)
+    row = _last_row(run, live)
     options = config.get("run", {})
     return Summary(
         run_id=run.id,
-        env=_kind(env, str),
-        state=_state(run),
-        started=_kind(run.read_info().get("date"), str),
-        seed=_kind(options.get("seed"), int),
+        env=_text(env),
+        state=None if live is None else live.state(),
+        started=_text(run.read_info().get("date")),
+        seed=_whole(options.get("seed")),
         steps=_whole(row.get("steps")),
-        total_steps=_kind(options.get("total_steps"), int),
+        total_steps=_whole(options.get("total_steps")),
         seconds=row.get("seconds"),
         sps=row.get("sps"),
         mean_return=row.get("mean_return"),
@@ -60,27 +61,31 @@ def summary(run: Run) -> Summary:
 
 def _config(run: Run) -> dict[str, dict[str, Any]]:
     try:
-        tables = tomllib.loads(read_bounded(run.config_file, 1 << 20).decode())
-    except (OSError, ValueError, RecursionError):
+        tables = parse_toml(read_bounded(run.config_file, LARGEST_BYTES), "config.toml")
+    except (OSError, ValueError):
         return {}
     return {name: table for name, table in tables.items() if isinstance(table, dict)}
 
 
-def _last_row(run: Run) -> dict[str, float]:
-    try:
-        table = read_csv(run.csv_file)
-    except (OSError, ValueError):
-        return {}
-    last = {name: float(column[-1]) for name, column in table.items() if len(column)}
-    return {name: value for name, value in last.items() if np.isfinite(value)}
-
-
-def _state(run: Run) -> str | None:
+def _live(run: Run) -> Snapshot | None:
     try:
         with MetricsReader(run.mmap_file) as reader:
-            return reader.read().state()
+            return reader.read()
     except (OSError, ValueError):
         return None
+
+
+def _last_row(run: Run, live: Snapshot | None) -> dict[str, float]:
+    """From the live metrics; only without them from the CSV, which takes 0.7 s for 100 000 rows."""
+    if live is not None and len(live.rows):
+        last = dict(zip(live.fields, live.rows[-1].tolist(), strict=True))
+    else:
+        try:
+            table = read_csv(run.csv_file)
+        except (OSError, ValueError):
+            return {}
+        last = {name: float(column[-1]) for name, column in table.items() if len(column)}
+    return {name: value for name, value in last.items() if np.isfinite(value)}
 
 
 def _threshold(env: Any) -> float | None:
@@ -90,9 +95,11 @@ def _threshold(env: Any) -> float | None:
         return None
 
 
-def _kind(value: Any, kind: type) -> Any:
-    return value if isinstance(value, kind) and not isinstance(value, bool) else None
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
-def _whole(value: float | None) -> int | None:
-    return None if value is None else int(value)
+def _whole(value: Any) -> int | None:
+    """A number of 64 bits: JSON cannot be written with one of thousands of digits."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return int(value) if number and abs(value) < 2**63 else None

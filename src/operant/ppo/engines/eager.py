@@ -5,11 +5,12 @@ Time-major ``[T, N]``. Environments run on the CPU; on a GPU only the networks d
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from operant.buffers.advantages import discounted_returns
 from operant.buffers.rollout import RolloutBuffer
@@ -36,6 +37,9 @@ class EagerEngine:
         ppo, env, dist = job.config.ppo, job.env, job.distribution
         obs = job.env.single_observation_space
         assert obs.shape is not None
+        samples = ppo.num_steps * env.num_envs
+        numbers = math.prod(obs.shape) + math.prod(dist.action_shape) + dist.noise_size
+        check_memory(samples * (8 * numbers + 32), f"{ppo.num_steps} steps of {env.num_envs}")
         self.buffer = RolloutBuffer(
             ppo.num_steps,
             env.num_envs,
@@ -50,15 +54,16 @@ class EagerEngine:
         self._slice = SLICE if on_cpu else 0
         if on_cpu:
             keep_freed_memory()
-        self._threads = Threads(job.config.run.threads or usable_cores() if on_cpu else 1)
+        one = not on_cpu or depends_on_order(job.policy)
+        self._threads = Threads(1 if one else job.config.run.threads or usable_cores())
 
     # collect --------------------------------------------------------------------------------
     @torch.inference_mode()
-    def collect(self, iteration: int) -> Episodes:
+    def collect(self, iteration: int, step: int) -> Episodes:
         """Fill the buffer; see `Engine`."""
         job, buffer = self.job, self.buffer
         env, policy, dist, device = job.env, job.policy, job.distribution, job.device
-        fill_uniforms(self._noise, job.config.run.seed, iteration * buffer.num_steps)
+        fill_uniforms(self._noise, job.config.run.seed, step)
         noise = torch.from_numpy(self._noise)
         finished: list[tuple[np.ndarray, ...]] = []
         buffer.start(env.get_state()["obs"])
@@ -118,7 +123,7 @@ class EagerEngine:
                 kl = torch.stack(rows[-ppo.minibatches :])[:, 3].mean().item()
                 if kl > ppo.target_kl:
                     break
-        figures = torch.stack(rows).cpu().numpy()  # the only read of an iteration
+        figures = torch.stack(rows).cpu().numpy()  # the only read, unless there is a target
         if job.config.run.nan_guard:
             self._check_update(figures, iteration)
         if job.obs_normalizer is not None:
@@ -221,3 +226,23 @@ class EagerEngine:
         if not isinstance(carry, np.ndarray) or carry.shape != self._return_carry.shape:
             raise ValueError(f"return_carry must have shape {self._return_carry.shape}")
         self._return_carry[:] = carry
+
+
+def check_memory(size: int, what: str) -> None:
+    """Raise ValueError if `size` bytes are more than the machine has: the system would hand them
+    out, and kill the process when they are used."""
+    import psutil
+
+    total = psutil.virtual_memory().total  # type: ignore[no-untyped-call]
+    if size > total:
+        raise ValueError(
+            f"a rollout of {what} environments takes {size / 2**30:.0f} GiB, this machine has "
+            f"{total / 2**30:.0f}; lower ppo.num_steps or env.num_envs"
+        )
+
+
+def depends_on_order(policy: nn.Module) -> bool:
+    """Whether a policy has modules whose results depend on the order of the slices: dropout draws
+    from one generator, batch normalisation keeps running statistics."""
+    kinds = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._BatchNorm)
+    return any(isinstance(module, kinds) for module in policy.modules())
