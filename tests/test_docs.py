@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import operant
+from operant import paths
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = (ROOT / "examples" / "lander.py").read_text()
@@ -56,6 +57,9 @@ def test_python_blocks_of_the_vector_page_run() -> None:
 
 def test_python_blocks_of_the_training_page_run(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "home" / "kernels").parent.mkdir()
+    (tmp_path / "home" / "kernels").symlink_to(paths.home() / "kernels")
+    monkeypatch.setenv("OPERANT_HOME", str(tmp_path / "home"))
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "training.md").read_text(), re.S)
     assert len(blocks) >= 3
     for block in blocks:
