@@ -379,7 +379,7 @@ def test_text_of_a_run_is_neither_markup_nor_a_command(cli, trained, tmp_path):
     assert shown in err3
     _, err4 = cli("eval", "odd", code=2)
     picture = str(folder / "c[c]\x07.png")
-    out5, _ = cli("plot", "odd", "base", "--out", picture)
+    out5, _ = cli("plot", "base", "--out", picture)
     assert "c[c]?.png" in out5
     assert not {"\x1b", "\x07"} & set(out + err + out2 + err2 + err3 + err4 + out5)
 
