@@ -6,6 +6,7 @@ import json
 from typing import Annotated
 
 import typer
+from rich.console import Console
 from rich.table import Table
 
 from operant.cli.screen import UserError, literal, mistakes, output, short, verb
@@ -40,7 +41,7 @@ def runs(
     table = Table(box=None, pad_edge=False)
     for name in ("run", "env", "state", "steps", "return", "seconds"):
         right = name in ("steps", "return", "seconds")
-        table.add_column(name, justify="right" if right else "left", overflow="fold")
+        table.add_column(name, justify="right" if right else "left", no_wrap=True)
     colours = {"running": "cyan", "finished": "green", "failed": "red", "stale": "yellow"}
     for one in found:
         colour = colours.get(one.state or "", "default")
@@ -52,7 +53,9 @@ def runs(
             "-" if one.mean_return is None else f"{one.mean_return:.1f}",
             "-" if one.seconds is None else f"{one.seconds:.1f}",
         )
-    output.print(table)
+    needed = Console(width=1000).measure(table).maximum
+    screen = output if needed <= output.width else Console(width=needed)  # names stay whole
+    screen.print(table)
 
 
 @app.command("rm", epilog="Example:  operant runs rm cartpole-v1-20261115-060000")
