@@ -65,7 +65,7 @@ def test_table_has_a_column_for_each_peer(capsys: pytest.CaptureFixture[str]) ->
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[0][-2:] == ["x", "sb3"]
     assert lines[1][-3:] == ["10%", "10%", "2.50"]
-    assert lines[2][-2:] == ["40.0", "25%"]
+    assert lines[2][-2:] == ["40", "25%"]
 
 
 @pytest.mark.parametrize(

@@ -226,6 +226,7 @@ def test_limits_are_where_they_should_be() -> None:
         "ppo.gamma",
         "ppo.gae_lambda",
         "run.seed",
+        "run.threads",
     }
 
 
