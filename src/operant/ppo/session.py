@@ -98,15 +98,19 @@ class Session:
         """
         lock = run.lock()
         changes = dict(changes or {})
-        if not list_checkpoints(run.checkpoints) and checkpoint == "latest":
-            config = Config().replaced(read_config(run.config_file))
-            _check_changes(config, changes)
-            ppo = PPO(chosen_env(config, env), config.replaced(changes), policy=policy)
-            return cls(run, ppo, None, lock)
-        found = load_checkpoint(find_checkpoint(run.checkpoints, checkpoint))
-        _check_changes(config_of(found), changes)
-        ppo = restored(PPO, found, env, policy, changes)
-        return cls(run, ppo, ppo.steps, lock)
+        try:
+            if not list_checkpoints(run.checkpoints) and checkpoint == "latest":
+                config = Config().replaced(read_config(run.config_file))
+                _check_changes(config, changes)
+                ppo = PPO(chosen_env(config, env), config.replaced(changes), policy=policy)
+                return cls(run, ppo, None, lock)
+            found = load_checkpoint(find_checkpoint(run.checkpoints, checkpoint))
+            _check_changes(config_of(found), changes)
+            ppo = restored(PPO, found, env, policy, changes)
+            return cls(run, ppo, ppo.steps, lock)
+        except BaseException:
+            lock.close()  # a traceback that someone keeps would keep it too
+            raise
 
     def train(self, callbacks: Iterable[Callback] = ()) -> None:
         """Train to the end (or until ``ppo.stop()``), then save. Ends the session.
