@@ -76,35 +76,41 @@ def gae(
     return out
 
 
-@njit(cache=True, nogil=True, fastmath=False)
-def _gae(
-    reward, value, terminated, truncated, final_value, last_value, trace, gamma, lam, adv, target
-):
-    """Steps backwards; all environments of a step in one vectorised loop.
+@njit(nogil=True, fastmath=False)
+def gae_step(r, v, te, tr, fv, following, trace, gamma, lam, adv, target, envs):
+    """One step backwards, for `envs` environments in one vectorised loop; all are pointers.
 
-    `trace`, ``[N]``, is zero before the first step and holds the advantages of the step after.
+    `following` are the values of the step after, `trace` its advantages, which become this one's.
 
     `load` and `store` say that the arrays do not overlap, without which LLVM does not vectorise:
     0.5 instead of 1.1 ms for 128 steps of 4096 environments on one core of a 2-core Xeon.
     """
     prefer_wide_vectors()
-    steps, envs = reward.shape
     zero, decay = f32(0), gamma * lam
+    for i in range(envs):
+        dead, cut = load(0, te, i) != 0, load(1, tr, i) != 0
+        now = load(2, v, i)
+        after = select(dead, zero, select(cut, load(3, fv, i), load(4, following, i)))
+        rest = select(dead | cut, zero, load(5, trace, i))
+        advantage = load(6, r, i) + gamma * after - now + decay * rest
+        store(5, trace, i, advantage)
+        store(7, adv, i, advantage)
+        store(8, target, i, advantage + now)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _gae(
+    reward, value, terminated, truncated, final_value, last_value, trace, gamma, lam, adv, target
+):
+    """Steps backwards; `trace`, ``[N]``, is zero before the first."""
+    steps, envs = reward.shape
     trace, following = at(address_of(trace), f32), at(address_of(last_value), f32)
     for k in range(steps):
         t = steps - 1 - k
+        te, tr = at(address_of(terminated[t]), u8), at(address_of(truncated[t]), u8)
         r, v, fv = _row(reward, t), _row(value, t), _row(final_value, t)
         a, g = _row(adv, t), _row(target, t)
-        te, tr = at(address_of(terminated[t]), u8), at(address_of(truncated[t]), u8)
-        for i in range(envs):
-            dead, cut = load(0, te, i) != 0, load(1, tr, i) != 0
-            now = load(2, v, i)
-            after = select(dead, zero, select(cut, load(3, fv, i), load(4, following, i)))
-            rest = select(dead | cut, zero, load(5, trace, i))
-            advantage = load(6, r, i) + gamma * after - now + decay * rest
-            store(5, trace, i, advantage)
-            store(7, a, i, advantage)
-            store(8, g, i, advantage + now)
+        gae_step(r, v, te, tr, fv, following, trace, gamma, lam, a, g, envs)
         following = v
 
 

@@ -129,6 +129,12 @@ class RolloutBuffer:
         self._final_place[self._finals : end] += t * self.num_envs
         self._finals = end
 
+    def set_final_obs(self, final_place: np.ndarray, final_obs: np.ndarray) -> None:
+        """Keep the final observations ``[K, *obs_shape]`` of a whole rollout's truncated episodes;
+        `final_place`, int64 ``[K]``, says where they belong. For who fills in their values too."""
+        self._final_obs, self._final_place = final_obs, final_place
+        self._finals = len(final_place)
+
     @property
     def final_obs(self) -> np.ndarray:
         """The final observations of truncated episodes so far, ``[K, *obs_shape]``; a view."""

@@ -5,7 +5,7 @@
 - `minimum`, `maximum`: of two float32; NaN if either is.
 - `bits_of`, `float_of`: reinterpret 32 bits.
 - `flags_of_64`: 64 truth values as one word. `trailing_zeros`: of such a word that is not zero.
-- `at`, `address_of`, `call_reset`: memory and a function known by address.
+- `at`, `shifted`, `address_of`, `call_reset`, `call_step`: memory and functions known by address.
 - `prefer_wide_vectors`: 512 bits where the machine has them.
 - `atomic_load`, `atomic_store`, `atomic_add`, `atomic_replace`: what threads tell each other.
 - `load`, `store`: access to buffers that are known not to overlap. Numba cannot say so, and LLVM
@@ -83,6 +83,16 @@ def at(typing_context: Any, address: Any, dtype: Any) -> Any:
 
 
 @intrinsic
+def shifted(typing_context: Any, pointer: Any, count: Any) -> Any:
+    """The pointer `count` numbers further on."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.gep(args[0], [args[1]], inbounds=True)
+
+    return pointer(pointer, types.intp), generate
+
+
+@intrinsic
 def address_of(typing_context: Any, array: Any) -> Any:
     """Where the data of an array begins, as an int64."""
 
@@ -109,6 +119,20 @@ def call_reset(
         return context.get_dummy_value()
 
     return types.void(types.uint64, *arguments), generate
+
+
+@intrinsic
+def call_step(
+    typing_context: Any, address: Any, lo: Any, hi: Any, now_us: Any, rescan: Any, table: Any
+) -> Any:
+    """Call the function ``int64(int64, int64, int64, int64, int64)`` at an address."""
+    arguments = (types.int64,) * 5
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = ir.FunctionType(ir.IntType(64), [arg.type for arg in args[1:]])
+        return builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
+
+    return types.int64(types.uint64, *arguments), generate
 
 
 @intrinsic

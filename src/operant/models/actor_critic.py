@@ -189,10 +189,10 @@ def encoder(space: spaces.Space[object]) -> tuple[Callable[[Tensor], Tensor], in
     if isinstance(space, spaces.Box):
         return _flatten if space.shape else _column, math.prod(space.shape)
     if isinstance(space, spaces.Discrete):
-        return _OneHot([int(space.n)], [int(space.start)]), int(space.n)
+        return OneHot([int(space.n)], [int(space.start)]), int(space.n)
     if isinstance(space, spaces.MultiDiscrete):
         sizes = space.nvec.flatten().tolist()
-        return _OneHot(sizes, space.start.flatten().tolist()), sum(sizes)
+        return OneHot(sizes, space.start.flatten().tolist()), sum(sizes)
     raise ValueError(
         f"no encoding for the observation space {space}; known are Box, Discrete and MultiDiscrete"
     )
@@ -206,7 +206,7 @@ def _column(obs: Tensor) -> Tensor:
     return obs.unsqueeze(1).float()
 
 
-class _OneHot:
+class OneHot:
     """Integers ``[B, ...]`` to concatenated one-hot vectors, one for each integer."""
 
     def __init__(self, sizes: list[int], starts: list[int]) -> None:

@@ -114,8 +114,8 @@ class MultiCategorical(Distribution):
         self.head_size, self.noise_size = sum(self.sizes), len(self.sizes)
         self.action_shape = (len(self.sizes),)
         self.env_shape = self.action_shape if env_shape is None else env_shape
-        start = [0] * len(self.sizes) if start is None else list(start)
-        self._start = _Constants(torch.tensor(start)) if any(start) else None
+        self.start = [0] * len(self.sizes) if start is None else list(start)
+        self._start = _Constants(torch.tensor(self.start)) if any(self.start) else None
 
     def sample(self, head: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Each choice with a number of its own."""

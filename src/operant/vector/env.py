@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
@@ -19,6 +19,9 @@ from operant.vector.backends import choose_backend
 from operant.vector.buffers import Buffers
 from operant.vector.seeding import assign_streams, checked_seed, fresh_seed
 from operant.vector.state import read_state, write_state
+
+if TYPE_CHECKING:
+    from operant.vector.numba import NumbaBackend
 
 _NO_LIMIT = 2**31 - 1
 _MAX_ENVS = 2**30
@@ -261,6 +264,18 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._awaits_reset = disabled and bool(self._done.any())
         self._was_reset = True
         return self._hand_out(self._results[0])
+
+    @property
+    def compiled(self) -> NumbaBackend | None:
+        """The compiled kernels and their memory, for engines that step environments themselves;
+        None on other backends. Who does so calls its `state_changed` afterwards.
+
+        Raises:
+            ValueError: closed, or never reset.
+        """
+        if not self._was_reset or self.closed:
+            self._refuse_step()
+        return self._backend if self.backend == "cpu" else None  # type: ignore[return-value]
 
     # Inside ---------------------------------------------------------------------------------
     def _hand_out(self, array: np.ndarray) -> np.ndarray:

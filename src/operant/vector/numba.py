@@ -22,6 +22,8 @@ from typing import Any
 import numba
 import numpy as np
 from gymnasium.vector import AutoresetMode
+from numba.core.ccallback import CFunc
+from numba.core.dispatcher import Dispatcher
 
 from operant import __version__, paths
 from operant.envs.rules import Rules
@@ -59,14 +61,18 @@ class NumbaBackend:
         arrays = _arrays(rules, buffers, parts, blocks)
         settings = [buffers.num_envs, _MODES[mode], max_steps, len(parts), block, sum(blocks)]
         addresses = [array.ctypes.data for array in arrays.values()]
-        table = np.array([*settings, kernels.reset.address, *addresses], np.uint64)
-        self._arrays = arrays | {"table": table}  # kept alive as long as kernels use the addresses
+        functions = [kernels.reset.address, kernels.step.address]
+        table = np.array([*settings, *functions, *addresses], np.uint64)
+        self.arrays = arrays | {"table": table}  # kept alive as long as kernels use the addresses
+        """What the kernels work on, by name; see `operant.vector.numba_table`."""
+        self.step_address: int = kernels.step.address
+        """Of the compiled function that steps a block; see `operant.vector.numba_source`."""
         self._table, self._control = table.ctypes.data, arrays["control"]
         self._work, self._reset, self._observe = kernels.work, kernels.reset.ctypes, kernels.observe
         self._rescan = True
         self._workers = None
         if len(parts) > 1:
-            serve = partial(_serve, kernels.work, self._table, self._arrays)
+            serve = partial(_serve, kernels.work, self._table, self.arrays)
             self._control[STOP] = 1
             serve(1)  # compile now, not in the middle of a step
             self._control[STOP] = 0
@@ -142,7 +148,7 @@ def _arrays(
 
 def load_kernels(rules: Rules) -> ModuleType:
     """The module of compiled kernels for these rules, from memory or from disk."""
-    return _load(rules.env.__name__, kernels_source(rules, __version__, _fingerprint()))
+    return load_module(rules.env.__name__, kernels_source(rules, __version__, _fingerprint()))
 
 
 @lru_cache(maxsize=1)
@@ -155,7 +161,9 @@ def _fingerprint() -> str:
 
 
 @lru_cache(maxsize=256)
-def _load(name: str, source: str) -> ModuleType:
+def load_module(name: str, source: str) -> ModuleType:
+    """The module with this text, from memory or from the folder of kernels, where Numba finds what
+    it compiled for the same text before."""
     digest = hashlib.sha256(source.encode()).hexdigest()[:16]
     module_name = f"operant_kernels_{name}_{digest}"
     path = _write_once(f"{module_name}.py", source)
@@ -193,14 +201,17 @@ def cache_statistics() -> dict[str, int]:
     hits = misses = 0
     for name, module in list(sys.modules.items()):
         if name.startswith("operant_kernels_"):
-            hits += module.reset.cache_hits
-            misses += 1 - module.reset.cache_hits
-            for kernel in (module.work, module.observe):
-                hits += sum(kernel.stats.cache_hits.values())
-                misses += sum(kernel.stats.cache_misses.values())
+            for kernel in vars(module).values():
+                if isinstance(kernel, CFunc):
+                    hits += kernel.cache_hits
+                    misses += 1 - kernel.cache_hits
+                elif isinstance(kernel, Dispatcher) and kernel.py_func.__module__ == name:
+                    hits += sum(kernel.stats.cache_hits.values())
+                    misses += sum(kernel.stats.cache_misses.values())
     return {"loaded": hits, "compiled": misses}
 
 
 def inspect_assembly(rules: Rules) -> str:
-    """The machine code of ``work``, if it was compiled in this process."""
-    return "\n".join(load_kernels(rules).work.inspect_asm().values())
+    """The machine code of ``step``, if it was compiled in this process."""
+    assembly: str = load_kernels(rules).step._library.get_asm_str()
+    return assembly

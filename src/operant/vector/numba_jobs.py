@@ -46,7 +46,6 @@ def block_size(lanes: int, workers: int) -> int:
 
 # Who asks for a step posts a job; everyone works on jobs; who asked gathers the results.
 _WORK = """\
-prefer_wide_vectors()
 mine = FIRST + LINE * worker
 if worker == CALLER:
     # The job before is finished, so nobody can claim a block of it any more.
@@ -103,7 +102,8 @@ while worker != WAITING:
                         if wrong:
                             atomic_store(control, WRONG, job)
                     else:
-{step}
+                        now, rescan = control[NOW], control[RESCAN]
+                        ended = call_step(step_address, lo, hi, now, rescan, table_address)
                         atomic_add(control, EPISODES, ended)
                     atomic_add(control, CHECKED + phase, 1)
             spins = 0
@@ -126,10 +126,9 @@ for _ in range(SPINS):
 return UNFINISHED"""
 
 
-def work_source(check: str, step: str) -> str:
+def work_source(check: str) -> str:
     """The body of ``work(worker, actions, wide, now_us, table)``.
 
-    `check` takes the actions of environments lo..hi and says whether one is `wrong`; `step` steps
-    them and counts those that `ended`.
+    `check` takes the actions of environments lo..hi and says whether one is `wrong`.
     """
-    return _WORK.format(check=indent(check, 24 * " "), step=indent(step, 24 * " "))
+    return _WORK.format(check=indent(check, 24 * " "))

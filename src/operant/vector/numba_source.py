@@ -4,14 +4,15 @@ The source holds the rules as recorded (`operant.lang.numba_source`), twice wher
 (fused multiply-add allowed) for stepping, *exact* (as NumPy rounds) for resets, so that every
 backend begins from the same bits. Around them stand the kernels a batch needs:
 
-- ``work``: a step, see `operant.vector.numba_jobs`. Its heart is one loop over environments that
-  LLVM vectorises (rules, observation, time limit, statistics), then a scalar pass over the few that
-  finished.
-- ``reset``: begins episodes of chosen environments. ``work`` calls it by its address.
+- ``step``: steps a block of environments. Its heart is one loop over them that LLVM vectorises
+  (rules, observation, time limit, statistics), then a scalar pass over the few that finished.
+- ``reset``: begins episodes of chosen environments.
+- ``work``: a step of the batch by several threads, see `operant.vector.numba_jobs`.
 - ``observe``: observations of everyone.
 
 Numba compiles a function completely for itself, then again as a part of each function that calls
-it. So the text of a kernel holds everything that is used once, and calls little.
+it. So the text of a kernel holds everything that is used once, and kernels call each other by
+address.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ from operant.lang.intrinsics import (
     atomic_store,
     bits_of,
     call_reset,
+    call_step,
     ceil,
     fabs,
     flags_of_64,
@@ -69,6 +71,7 @@ from operant.vector.numba_philox import philox
 EXACT = {{"error_model": "numpy", "forceinline": True, "fastmath": False}}
 # No reassociation and no "no NaN": range reduction needs the order, users need to see the NaN.
 FAST = {{**EXACT, "fastmath": {{"contract", "arcp", "nsz"}}}}
+STEP = {{"error_model": "numpy", "fastmath": FAST["fastmath"]}}
 '''
 
 
@@ -84,7 +87,8 @@ def kernels_source(rules: Rules, version: str, fingerprint: str) -> str:
             parts.append(f"\n@njit(**{flags})\n{word_source(word, suffix)}")
     parts += [
         _kernel(rules, _RESET, _reset(rules)),
-        _kernel(rules, _WORK, work_source(_take_actions(rules), _step_block(rules))),
+        _kernel(rules, _STEP, _step_block(rules)),
+        _kernel(rules, _WORK, work_source(_take_actions(rules))),
         _kernel(rules, _OBSERVE, _observe(rules)),
     ]
     return "\n".join(parts)
@@ -95,8 +99,18 @@ _RESET = '''
 def reset(lo, hi, chosen, now_us, table_address):
     """Begin the next episode of the environments chosen[lo:hi]."""
 '''
+_STEP = '''
+@cfunc("int64(int64, int64, int64, int64, int64)", cache=True, **STEP)
+def step(lo, hi, now_us, rescan, table_address):
+    """Step the environments lo..hi, multiples of 64, with action_<k>; how many finished.
+
+    They are then listed in finished[lo:]. That list is looked at in the next step of lo, unless
+    someone wrote to the buffers in between: then rescan has to be 1.
+    """
+    prefer_wide_vectors()
+'''
 _WORK = '''
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST["fastmath"])
+@njit(cache=True, nogil=True, error_model="numpy")
 def work(worker, actions, wide, now_us, table_address):
     """Step everyone with actions: bytes of int32, int64 (wide) or float32; how many finished.
 
@@ -199,7 +213,7 @@ for start in range(lo, hi, 64):
 
 
 def _step_block(rules: Rules) -> str:
-    """Step environments lo..hi; `ended` are those that finished."""
+    """Step environments lo..hi; the number of those that finished."""
     draws = ""
     if rules.step_draws > 0:
         keys = _keys("u32(steps[i] + i32(1))", "u32(episode[i] - u32(1))", "i")
@@ -207,9 +221,8 @@ def _step_block(rules: Rules) -> str:
     size = rules.observation.size
     copies = [f"final_obs[{size} * i + {k}] = obs[{size} * i + {k}]" for k in range(size)]
     return f"""\
-now = control[NOW]
 before = counts[lo >> 6]  # finished[lo:] still lists who finished in the last step
-if control[RESCAN] != 0:
+if rescan != 0:
 {indent(_finished("before"), "    ")}
 for j in range(lo, lo + before):
     i = finished[j]
@@ -219,7 +232,7 @@ for j in range(lo, lo + before):
 {draws}limit = i32(max_steps)
 {step_loop(rules)}
 if mode == 0 and before > 0:
-    call_reset(reset_address, lo, lo + before, finished, now, table_address)
+    call_reset(reset_address, lo, lo + before, finished, now_us, table_address)
     for j in range(lo, lo + before):
         i = finished[j]
         reward[i] = f32(0.0)
@@ -231,14 +244,15 @@ for j in range(lo, lo + ended):
     i = finished[j]
     report_return[i] = episode_return[i]
     report_length[i] = steps[i]
-    report_time_s[i] = f32(now - start_us[i]) * f32(1e-6)
+    report_time_s[i] = f32(now_us - start_us[i]) * f32(1e-6)
 if mode == 1 and ended > 0:
     for j in range(lo, lo + ended):
         i = finished[j]
 {indent(_inner(copies), "    ")}
-    call_reset(reset_address, lo, lo + ended, finished, now, table_address)
+    call_reset(reset_address, lo, lo + ended, finished, now_us, table_address)
     for j in range(lo, lo + ended):
-        done[finished[j]] = 1  # reported, not pending"""
+        done[finished[j]] = 1  # reported, not pending
+return ended"""
 
 
 def _take_actions(rules: Rules) -> str:

@@ -11,7 +11,8 @@ import torch
 from operant.ppo.engines.eager import EagerEngine
 from operant.ppo.job import Engine, Job
 
-ENGINES: dict[str, Callable[[Job], Engine]] = {"eager": EagerEngine}
+from operant.ppo.engines.fused_cpu import FusedEngine
+ENGINES: dict[str, Callable[[Job], Engine]] = {"fused": FusedEngine, "eager": EagerEngine}
 """Engines of this version, the fastest first."""
 
 

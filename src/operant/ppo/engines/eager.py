@@ -5,16 +5,14 @@ Time-major ``[T, N]``. Environments run on the CPU; on a GPU only the networks d
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from operant.buffers.advantages import discounted_returns
-from operant.buffers.rollout import RolloutBuffer
-from operant.ppo.guard import NonFiniteError, check_action, check_rollout
+from operant.ppo.engines.base import DATA, BaseEngine
+from operant.ppo.guard import check_action, check_rollout
 from operant.ppo.job import Episodes, Job
 from operant.ppo.loss import Loss, normalized, ppo_loss
 from operant.ppo.noise import fill_uniforms, shuffled
@@ -23,33 +21,16 @@ from operant.ppo.threads import Threads, keep_freed_memory, usable_cores
 SLICE = 4096
 """Samples that go through the networks at once on a CPU, so that activations stay in its caches."""
 
-_DATA = ("obs", "action", "log_prob", "target", "value", "advantage")
-_FIGURES = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction")
 
-
-class EagerEngine:
+class EagerEngine(BaseEngine):
     """See `operant.ppo.job.Engine`."""
 
     name = "eager"
 
     def __init__(self, job: Job) -> None:
-        self.job = job
-        ppo, env, dist = job.config.ppo, job.env, job.distribution
-        obs = job.env.single_observation_space
-        assert obs.shape is not None
-        samples = ppo.num_steps * env.num_envs
-        numbers = math.prod(obs.shape) + math.prod(dist.action_shape) + dist.noise_size
-        check_memory(samples * (8 * numbers + 32), f"{ppo.num_steps} steps of {env.num_envs}")
-        self.buffer = RolloutBuffer(
-            ppo.num_steps,
-            env.num_envs,
-            obs.shape,
-            dist.action_shape,
-            obs_dtype=torch.from_numpy(np.empty(0, obs.dtype)).dtype,
-            action_dtype=dist.action_dtype,
-        )
-        self._noise = np.empty((ppo.num_steps, env.num_envs, dist.noise_size), np.float32)
-        self._return_carry = np.zeros(env.num_envs, np.float32)
+        super().__init__(job)
+        steps, envs = job.config.ppo.num_steps, job.env.num_envs
+        self._noise = np.empty((steps, envs, job.distribution.noise_size), np.float32)
         on_cpu = job.device.type == "cpu"
         self._slice = SLICE if on_cpu else 0
         if on_cpu:
@@ -100,20 +81,15 @@ class EagerEngine:
     # advantages -----------------------------------------------------------------------------
     def advantages(self) -> None:
         """Scale the rewards if asked, then estimate advantages."""
-        ppo, arrays = self.job.config.ppo, self.buffer.arrays
-        normalizer = self.job.return_normalizer
-        if normalizer is not None:
-            done = arrays["terminated"] | arrays["truncated"]
-            returns = discounted_returns(arrays["reward"], done, self._return_carry, ppo.gamma)
-            normalizer.update(torch.from_numpy(returns).to(self.job.device))
-            self.buffer.reward *= normalizer.scale().cpu()
+        self.normalize_rewards()
+        ppo = self.job.config.ppo
         self.buffer.compute_advantages(ppo.gamma, ppo.gae_lambda)
 
     # update ---------------------------------------------------------------------------------
     def update(self, iteration: int, learning_rate: float, clip: float) -> dict[str, float]:
         """Epochs over shuffled minibatches; see `Engine`."""
         job, ppo = self.job, self.job.config.ppo
-        data = [tensor.to(job.device) for tensor in self.buffer.flat(*_DATA)]
+        data = [tensor.to(job.device) for tensor in self.buffer.flat(*DATA)]
         rows: list[Tensor] = []
         for epoch in range(ppo.epochs):
             order = shuffled(len(self.buffer), job.config.run.seed, iteration, epoch)
@@ -124,12 +100,10 @@ class EagerEngine:
                 if kl > ppo.target_kl:
                     break
         figures = torch.stack(rows).cpu().numpy()  # the only read, unless there is a target
-        if job.config.run.nan_guard:
-            self._check_update(figures, iteration)
+        found = self.report(figures, iteration)
         if job.obs_normalizer is not None:
             job.obs_normalizer.update(data[0])
-        means = dict(zip((*_FIGURES, "grad_norm"), figures.mean(0).tolist(), strict=True))
-        return {**means, "epochs": len(rows) / ppo.minibatches}
+        return found
 
     def _train_on(
         self, index: Tensor, data: list[Tensor], learning_rate: float, clip: float
@@ -185,59 +159,6 @@ class EagerEngine:
             value_clip=ppo.value_clip,
             value_coef=ppo.value_coef,
             entropy_coef=ppo.entropy_coef,
-        )
-
-    def _check_update(self, figures: np.ndarray, iteration: int) -> None:
-        """Raise `NonFiniteError` for the first minibatch whose loss or gradient was not finite."""
-        bad = ~np.isfinite(figures)
-        if not bad.any():
-            return
-        first = int(bad.any(1).nonzero()[0][0])
-        if bad[first, :-1].any():
-            name = _FIGURES[int(bad[first, :-1].argmax())]
-            detail = f"{name} is {figures[first, _FIGURES.index(name)]} in minibatch {first}"
-            raise NonFiniteError("loss", iteration, self._guilty_env(), detail)
-        detail = f"its norm is {figures[first, -1]} in minibatch {first}, though the loss is finite"
-        raise NonFiniteError("gradient", iteration, None, detail)
-
-    def _guilty_env(self) -> int | None:
-        """The first environment with a sample whose own loss is not finite, if there is one."""
-        data = [tensor.to(self.job.device) for tensor in self.buffer.flat(*_DATA)]
-        obs, action, old_log_prob, target, _, advantage = data
-        for start in range(0, len(self.buffer), self.buffer.num_envs):
-            index = torch.arange(start, start + self.buffer.num_envs, device=self.job.device)
-            head, value = self.job.policy(obs[index])
-            log_prob, entropy = self.job.distribution.evaluate(head, action[index])
-            ratio = (log_prob - old_log_prob[index]).exp()
-            loss = ratio * advantage[index] + entropy + (value - target[index]).square()
-            bad = (~torch.isfinite(loss)).nonzero()
-            if len(bad):
-                return int(bad[0])
-        return None
-
-    # state ----------------------------------------------------------------------------------
-    def state(self) -> dict[str, np.ndarray]:
-        """The running returns of the reward normalisation."""
-        return {"return_carry": self._return_carry.copy()}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """See `Engine`."""
-        carry = state.get("return_carry")
-        if not isinstance(carry, np.ndarray) or carry.shape != self._return_carry.shape:
-            raise ValueError(f"return_carry must have shape {self._return_carry.shape}")
-        self._return_carry[:] = carry
-
-
-def check_memory(size: int, what: str) -> None:
-    """Raise ValueError if `size` bytes are more than the machine has: the system would hand them
-    out, and kill the process when they are used."""
-    import psutil
-
-    total = psutil.virtual_memory().total  # type: ignore[no-untyped-call]
-    if size > total:
-        raise ValueError(
-            f"a rollout of {what} environments takes {size / 2**30:.0f} GiB, this machine has "
-            f"{total / 2**30:.0f}; lower ppo.num_steps or env.num_envs"
         )
 
 

@@ -1,0 +1,111 @@
+"""What engines have in common: the rollout's memory, reward scaling, and the search for NaN."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+
+from operant.buffers.advantages import discounted_returns
+from operant.buffers.rollout import RolloutBuffer
+from operant.ppo.guard import NonFiniteError
+from operant.ppo.job import Job
+
+FIGURES = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "grad_norm")
+"""What an update reports of each minibatch."""
+DATA = ("obs", "action", "log_prob", "target", "value", "advantage")
+"""What an update looks at."""
+
+
+class BaseEngine:
+    """The parts of an `Engine` that do not depend on how it computes."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        ppo, env, dist = job.config.ppo, job.env, job.distribution
+        obs = job.env.single_observation_space
+        assert obs.shape is not None
+        samples = ppo.num_steps * env.num_envs
+        numbers = math.prod(obs.shape) + math.prod(dist.action_shape) + dist.noise_size
+        check_memory(samples * (8 * numbers + 32), f"{ppo.num_steps} steps of {env.num_envs}")
+        self.buffer = RolloutBuffer(
+            ppo.num_steps,
+            env.num_envs,
+            obs.shape,
+            dist.action_shape,
+            obs_dtype=torch.from_numpy(np.empty(0, obs.dtype)).dtype,
+            action_dtype=dist.action_dtype,
+        )
+        self._return_carry = np.zeros(env.num_envs, np.float32)
+
+    def normalize_rewards(self) -> None:
+        """Divide the rollout's rewards by the running deviation of returns, if asked."""
+        arrays, normalizer = self.buffer.arrays, self.job.return_normalizer
+        if normalizer is not None:
+            done = arrays["terminated"] | arrays["truncated"]
+            gamma = self.job.config.ppo.gamma
+            returns = discounted_returns(arrays["reward"], done, self._return_carry, gamma)
+            normalizer.update(torch.from_numpy(returns).to(self.job.device))
+            self.buffer.reward *= normalizer.scale().cpu()
+
+    def report(self, figures: np.ndarray, iteration: int) -> dict[str, float]:
+        """Means over minibatches of `figures` ``[minibatches, 6]``, after the NaN guard."""
+        if self.job.config.run.nan_guard:
+            self._check_update(figures, iteration)
+        means = dict(zip(FIGURES, figures.mean(0).tolist(), strict=True))
+        return {**means, "epochs": len(figures) / self.job.config.ppo.minibatches}
+
+    def _check_update(self, figures: np.ndarray, iteration: int) -> None:
+        """Raise `NonFiniteError` for the first minibatch whose loss or gradient was not finite."""
+        bad = ~np.isfinite(figures)
+        if not bad.any():
+            return
+        first = int(bad.any(1).nonzero()[0][0])
+        if bad[first, :-1].any():
+            name = FIGURES[int(bad[first, :-1].argmax())]
+            detail = f"{name} is {figures[first, FIGURES.index(name)]} in minibatch {first}"
+            raise NonFiniteError("loss", iteration, self._guilty_env(), detail)
+        detail = f"its norm is {figures[first, -1]} in minibatch {first}, though the loss is finite"
+        raise NonFiniteError("gradient", iteration, None, detail)
+
+    def _guilty_env(self) -> int | None:
+        """The first environment with a sample whose own loss is not finite, if there is one."""
+        data = [tensor.to(self.job.device) for tensor in self.buffer.flat(*DATA)]
+        obs, action, old_log_prob, target, _, advantage = data
+        for start in range(0, len(self.buffer), self.buffer.num_envs):
+            index = torch.arange(start, start + self.buffer.num_envs, device=self.job.device)
+            head, value = self.job.policy(obs[index])
+            log_prob, entropy = self.job.distribution.evaluate(head, action[index])
+            ratio = (log_prob - old_log_prob[index]).exp()
+            loss = ratio * advantage[index] + entropy + (value - target[index]).square()
+            bad = (~torch.isfinite(loss)).nonzero()
+            if len(bad):
+                return int(bad[0])
+        return None
+
+    # state ----------------------------------------------------------------------------------
+    def state(self) -> dict[str, np.ndarray]:
+        """The running returns of the reward normalisation."""
+        return {"return_carry": self._return_carry.copy()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """See `Engine`."""
+        carry = state.get("return_carry")
+        if not isinstance(carry, np.ndarray) or carry.shape != self._return_carry.shape:
+            raise ValueError(f"return_carry must have shape {self._return_carry.shape}")
+        self._return_carry[:] = carry
+
+
+def check_memory(size: int, what: str) -> None:
+    """Raise ValueError if `size` bytes are more than the machine has: the system would hand them
+    out, and kill the process when they are used."""
+    import psutil
+
+    total = psutil.virtual_memory().total  # type: ignore[no-untyped-call]
+    if size > total:
+        raise ValueError(
+            f"a rollout of {what} environments takes {size / 2**30:.0f} GiB, this machine has "
+            f"{total / 2**30:.0f}; lower ppo.num_steps or env.num_envs"
+        )

@@ -1,0 +1,281 @@
+"""The `fused` engine on the CPU: compiled rollouts and updates that stay in a core's cache.
+
+For multilayer perceptrons of `operant.models` on compiled environments. Parameters, optimiser and
+rollout stay where they are, in PyTorch's and the buffer's memory: checkpoints, evaluation, export,
+callbacks and other engines see what they always see. The kernels are in
+`operant.ppo.kernels.numba`.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import torch
+
+from operant.models.actor_critic import OneHot
+from operant.models.distributions import Categorical, Gaussian, MultiCategorical
+from operant.ppo.engines.base import FIGURES, BaseEngine
+from operant.ppo.guard import check_action, check_rollout
+from operant.ppo.job import Episodes, Job
+from operant.ppo.kernels.numba import heads, update, weights
+from operant.ppo.kernels.numba.compiled import load_kernels
+from operant.ppo.kernels.numba.encode import ONE_HOT, PLAIN, WHOLE
+from operant.ppo.kernels.numba.plan import Plan, aligned, state_dependent_std
+from operant.ppo.kernels.numba.shuffle import shuffle_keys
+from operant.ppo.kernels.numba.table import LINE, Table
+from operant.ppo.threads import Threads, usable_cores
+
+TILE = 256
+"""Samples that go through the networks at once in an update."""
+CHUNKS = 32
+"""Parts of a minibatch that threads share, at most."""
+
+
+class FusedEngine(BaseEngine):
+    """See `operant.ppo.job.Engine`."""
+
+    name = "fused"
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        self._kernels = load_kernels()
+        self._threads = Threads(job.config.run.threads or usable_cores())
+        self._workers = job.config.run.threads or usable_cores()
+        self._table = Table()
+        self._set_policy()
+        self._set_samples()
+        self._set_optimizer()
+
+    # What kernels are told -------------------------------------------------------------------
+    def _set_policy(self) -> None:
+        """The networks, the action's distribution and the encoding of observations."""
+        job, table = self.job, self._table
+        dist, policy = job.distribution, job.policy
+        parts, noise_blocks = int(np.prod(dist.action_shape)), -(-dist.noise_size // 4)
+        self._plan = plan = Plan(policy, policy.actor[0].in_features, TILE, parts, noise_blocks)
+        plan.in_order(job.optimizer.parameters)
+        shared = len(plan.nets) == 1
+        table.set(
+            nets=len(plan.nets),
+            actor=plan.nets[0],
+            critic=plan.nets[-1],
+            value_row=plan.nets[0][1] - 1 if shared else 0,
+            actor_outputs=policy.actor_head.out_features,
+            activation=plan.activation,
+            piece_count=len(plan.pieces),
+            weights=aligned(plan.weights.size, np.float32),
+            log_std=plan.log_std,
+            d_log_std=plan.d_log_std,
+            scratch=aligned(plan.scratch.size * self._workers, np.float32),
+            scratch_size=plan.scratch.size,
+            scratch_x=plan.x,
+            scratch_noise=plan.noise,
+            scratch_action=plan.action,
+            scratch_data=plan.data,
+            scratch_work=plan.work,
+            scratch_options=plan.options,
+            x_row=plan.x_row,
+            parts=parts,
+            noise_blocks=noise_blocks,
+        )
+        if isinstance(dist, Gaussian):
+            kind = heads.GAUSSIAN_BY_STATE if state_dependent_std(policy) else heads.GAUSSIAN
+            table.set(kind=kind, lows=dist.low.copy(), highs=dist.high.copy())
+        else:
+            sizes, starts = choices(dist)
+            table.set(kind=heads.CHOICES, sizes=np.array(sizes), starts=np.array(starts))
+        encode = policy.encode
+        numbers = int(np.prod(job.env.single_observation_space.shape, dtype=np.int64))
+        table.set(input_size=numbers, encoding=PLAIN)
+        if isinstance(encode, OneHot):
+            sizes, starts = np.array(encode.sizes), np.array(encode.starts)
+            table.set(encoding=ONE_HOT, one_hot_parts=len(sizes))
+            table.set(one_hot_sizes=sizes, one_hot_starts=starts)
+        elif self.buffer.obs.dtype != torch.float32:
+            table.set(encoding=WHOLE)
+        if job.obs_normalizer is not None:
+            table.set(normalize=1, obs_limit=np.array([job.obs_normalizer.clip], np.float32))
+
+    def _set_samples(self) -> None:
+        """The rollout, and memory for what finishes in it and for its packed samples."""
+        job, table, arrays, plan = self.job, self._table, self.buffer.arrays, self._plan
+        steps, envs = self.buffer.num_steps, self.buffer.num_envs
+        self._env_tile = tile = 64 if envs < 1024 else 128
+        tiles = -(-envs // tile)
+        limit = job.env.max_episode_steps
+        finals = tile * (0 if limit is None else 1 + (steps - 1) // limit)
+        size = arrays["obs"][0, 0].size
+        known = size if isinstance(job.policy.encode, OneHot) else plan.x_row
+        row = -(-(known + plan.parts + heads.DATA_ROWS) // 16) * 16
+        table.set(**arrays)
+        table.set(
+            steps=steps,
+            envs=envs,
+            env_tiles=tiles,
+            seed_low=job.config.run.seed & 0xFFFFFFFF,
+            seed_high=job.config.run.seed >> 32,
+            episodes_most=steps * tile,
+            episode_place=np.zeros(tiles * steps * tile, np.int64),
+            episode_return=np.zeros(tiles * steps * tile, np.float32),
+            episode_length=np.zeros(tiles * steps * tile, np.int32),
+            episode_cut=np.zeros(tiles * steps * tile, np.bool_),
+            episode_counts=np.zeros(tiles, np.int64),
+            finals_most=finals,
+            final_obs=np.zeros((tiles * finals, *arrays["obs"].shape[2:]), arrays["obs"].dtype),
+            final_place=np.zeros(tiles * finals, np.int64),
+            final_counts=np.zeros(tiles, np.int64),
+            bad=np.zeros(tiles, np.int64),
+            samples=aligned(steps * envs * row, np.float32),
+            sample_row=row,
+            sample_data=known,
+            traces=np.zeros(envs, np.float32),
+            discounts=np.array([job.config.ppo.gamma, job.config.ppo.gae_lambda], np.float32),
+        )
+
+    def _set_optimizer(self) -> None:
+        """Minibatches, gradients and Adam's memory."""
+        job, table, plan, ppo = self.job, self._table, self._plan, self.job.config.ppo
+        adam, count = job.optimizer, len(self.buffer)
+        chunks = min(CHUNKS, -(-(-(-count // ppo.minibatches)) // TILE))
+        options = np.zeros(heads.OPTIONS, np.float32)
+        options[heads.VALUE_CLIP], options[heads.VALUE_COEF] = ppo.value_clip, ppo.value_coef
+        options[heads.ENTROPY_COEF] = ppo.entropy_coef
+        options[update.NORMALIZE] = ppo.normalize_advantage
+        rates = np.zeros(8)
+        rates[weights.BETA1], rates[weights.BETA2] = adam.betas
+        rates[weights.EPSILON], rates[weights.MAX_NORM] = adam.eps, ppo.max_grad_norm
+        rates[weights.GUARD] = job.config.run.nan_guard
+        table.set(
+            minibatches=ppo.minibatches,
+            chunks=chunks,
+            order=np.zeros(count, np.int32),
+            moments=np.zeros(update.MOMENTS * ppo.minibatches * chunks),
+            gradients=aligned(plan.gradient.size * chunks, np.float32),
+            gradient_size=plan.gradient.size,
+            figure_sums=np.zeros(update.NUMBERS * chunks),
+            results=np.zeros((ppo.minibatches, update.NUMBERS + 1)),
+            flat=adam.gradient.numpy(),
+            exp_avg=adam.exp_avg.numpy(),
+            exp_avg_sq=adam.exp_avg_sq.numpy(),
+            parameter_count=adam.gradient.numel(),
+            rates=rates,
+            option_values=options,
+            control=aligned(LINE * (4 + 2 * ppo.minibatches), np.int64),
+        )
+
+    # collect --------------------------------------------------------------------------------
+    def collect(self, iteration: int, step: int) -> Episodes:
+        """Fill the buffer; see `Engine`."""
+        table, buffer, job = self._table, self.buffer, self.job
+        self._connect_env(step)
+        self._pack()
+        for name in ("episode_counts", "final_counts", "bad"):
+            table.arrays[name][:] = 0
+        buffer.start(job.env.get_state()["obs"])
+        self._run(self._kernels.collect, self._env_tile)
+        job.env.compiled.state_changed()
+        self._keep_finals()
+        if job.config.run.nan_guard and table.arrays["bad"].any():
+            if buffer.action.dtype.is_floating_point:
+                for t in range(buffer.num_steps):
+                    check_action(buffer.action[t], iteration, t)
+            check_rollout(buffer, iteration)
+        return self._episodes()
+
+    def _connect_env(self, step: int) -> None:
+        compiled, table = self.job.env.compiled, self._table
+        assert compiled is not None
+        arrays = compiled.arrays
+        actions = [arrays[f"action_{k}"].ctypes.data for k in range(self._plan.parts)]
+        named = ("obs", "final_obs", "reward", "terminated", "truncated", "finished")
+        table.set(
+            env_step=compiled.step_address,
+            env_table=arrays["table"],
+            env_actions=np.array(actions, np.int64),
+            env_report_return=arrays["report_return"],
+            env_report_length=arrays["report_length"],
+            **{f"env_{name}": arrays[name] for name in named},
+            now_us=time.perf_counter_ns() // 1000,
+            first_step=step,
+        )
+
+    def _pack(self) -> None:
+        """Show the kernels the parameters and statistics as they are now."""
+        table, normalizer = self._table, self.job.obs_normalizer
+        table.set(pieces=self._plan.records())
+        if normalizer is not None:
+            mean, scale = normalizer.mean.to(torch.float32), normalizer.scale()
+            table.set(obs_mean=mean.numpy(), obs_scale=scale.numpy())
+        self._kernels.pack(table.address)
+
+    def _run(self, kernel: object, tile: int) -> None:
+        """Let a team of threads run a kernel."""
+        self._table.arrays["control"][:] = 0
+        self._table.set(tile=tile)
+        address = self._table.address
+        self._threads.map(lambda worker: kernel(worker, address), range(self._workers))
+
+    def _keep_finals(self) -> None:
+        """Hand the final observations over to the buffer, in order of their ends."""
+        a = self._table.arrays
+        chosen = _listed(a["final_counts"], _most(a["final_place"], a["final_counts"]))
+        order = chosen[np.argsort(a["final_place"][chosen])]
+        self.buffer.set_final_obs(a["final_place"][order], a["final_obs"][order])
+
+    def _episodes(self) -> Episodes:
+        a = self._table.arrays
+        chosen = _listed(a["episode_counts"], _most(a["episode_place"], a["episode_counts"]))
+        order = chosen[np.argsort(a["episode_place"][chosen])]
+        place = a["episode_place"][order]
+        return Episodes(
+            place % self.buffer.num_envs,
+            place // self.buffer.num_envs,
+            a["episode_return"][order],
+            a["episode_length"][order],
+            a["episode_cut"][order],
+        )
+
+    # advantages -----------------------------------------------------------------------------
+    def advantages(self) -> None:
+        """Scale the rewards if asked, then estimate advantages and pack the samples."""
+        self.normalize_rewards()
+        self._run(self._kernels.estimate, self._env_tile)
+
+    # update ---------------------------------------------------------------------------------
+    def update(self, iteration: int, learning_rate: float, clip: float) -> dict[str, float]:
+        """Epochs over shuffled minibatches; see `Engine`."""
+        job, ppo, table = self.job, self.job.config.ppo, self._table
+        rates, results = table.arrays["rates"], table.arrays["results"]
+        rates[weights.RATE], rates[weights.COUNT] = learning_rate, job.optimizer.count
+        table.arrays["option_values"][heads.CLIP] = clip
+        self._pack()
+        rows = []
+        for epoch in range(ppo.epochs):
+            table.set(keys=shuffle_keys(job.config.run.seed, iteration, epoch))
+            self._run(self._kernels.train_epoch, TILE)
+            rows.append(results.copy())
+            if ppo.target_kl and results[:, FIGURES.index("kl")].mean() > ppo.target_kl:
+                break
+        job.optimizer.count = int(rates[weights.COUNT])
+        found = self.report(np.concatenate(rows), iteration)
+        if job.obs_normalizer is not None:
+            job.obs_normalizer.update(self.buffer.flat("obs")[0])
+        return found
+
+
+def choices(dist: Categorical | MultiCategorical) -> tuple[list[int], list[int]]:
+    """How many actions each choice has, and what they are numbered from."""
+    if isinstance(dist, Categorical):
+        return [dist.head_size], [dist.start]
+    return dist.sizes, dist.start
+
+
+def _most(array: np.ndarray, counts: np.ndarray) -> int:
+    """Entries that a tile has memory for."""
+    return len(array) // len(counts)
+
+
+def _listed(counts: np.ndarray, most: int) -> np.ndarray:
+    """Where the entries are that each tile noted: the first `counts` of its `most`."""
+    return np.concatenate([np.arange(k * most, k * most + n) for k, n in enumerate(counts)])

@@ -1,0 +1,54 @@
+"""Which sample comes when: a permutation by arithmetic, with no array to shuffle.
+
+A number of b bits is multiplied by an odd number, and its high half folded onto its low half; both
+can be undone, so different numbers stay different. Four rounds with keys of their own. Of the 2**b
+results those beyond the count are walked on from until one is not, which keeps it a permutation.
+"""
+
+# mypy: disable-error-code="no-untyped-call, no-untyped-def, misc"
+
+from __future__ import annotations
+
+import numpy as np
+from numba import int64 as i64
+from numba import njit
+from numba import uint64 as u64
+
+from operant.vector.philox import philox
+
+ROUNDS = 4
+
+
+def shuffle_keys(seed: int, iteration: int, epoch: int) -> np.ndarray:
+    """Keys of a permutation, uint64 ``[2 * ROUNDS]``: a multiplier and an addend for each round.
+
+    `seed` and `iteration` have 64 bits at most, `epoch` 32.
+    """
+    counter = (iteration & 0xFFFFFFFF, iteration >> 32, epoch, np.arange(ROUNDS))
+    words = philox(counter, (seed & 0xFFFFFFFF, seed >> 32)).astype(np.uint64)
+    pairs = words[0::2] << np.uint64(32) | words[1::2]  # [2, ROUNDS]
+    pairs[0] |= np.uint64(1)
+    return np.ascontiguousarray(pairs.T).reshape(-1)
+
+
+@njit(nogil=True, error_model="numpy")
+def bits_for(count):
+    """The bits of a number below `count`; at least 1."""
+    bits = 1
+    while (1 << bits) < count:
+        bits += 1
+    return bits
+
+
+@njit(nogil=True, error_model="numpy")
+def shuffled_place(place, count, bits, keys):
+    """Where `place` comes to in a permutation of ``0 .. count - 1``."""
+    mask = (u64(1) << u64(bits)) - u64(1)
+    fold = u64((bits + 1) // 2)
+    x = u64(place)
+    while True:
+        for k in range(ROUNDS):
+            x = (x * keys[2 * k] + keys[2 * k + 1]) & mask
+            x ^= x >> fold
+        if x < u64(count):
+            return i64(x)
