@@ -5,7 +5,7 @@
 - `minimum`, `maximum`: of two float32; NaN if either is.
 - `bits_of`, `float_of`: reinterpret 32 bits.
 - `flags_of_64`: 64 truth values as one word. `trailing_zeros`: of such a word that is not zero.
-- `at`, `shifted`, `address_of`, `call_reset`, `call_step`: memory and functions known by address.
+- `at`, `shifted`, `address_of`: memory known by address. `call_reset`, `call_address`: functions.
 - `prefer_wide_vectors`: 512 bits where the machine has them.
 - `atomic_load`, `atomic_store`, `atomic_add`, `atomic_replace`: what threads tell each other.
 - `load`, `store`: access to buffers that are known not to overlap. Numba cannot say so, and LLVM
@@ -122,17 +122,16 @@ def call_reset(
 
 
 @intrinsic
-def call_step(
-    typing_context: Any, address: Any, lo: Any, hi: Any, now_us: Any, rescan: Any, table: Any
-) -> Any:
-    """Call the function ``int64(int64, int64, int64, int64, int64)`` at an address."""
-    arguments = (types.int64,) * 5
+def call_address(typing_context: Any, address: Any, arguments: Any) -> Any:
+    """Call the function at an address with a tuple of int64; it returns an int64."""
+    count = len(arguments)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind = ir.FunctionType(ir.IntType(64), [arg.type for arg in args[1:]])
-        return builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
+        kind = ir.FunctionType(ir.IntType(64), [ir.IntType(64)] * count)
+        values = [builder.extract_value(args[1], k) for k in range(count)]
+        return builder.call(builder.inttoptr(args[0], kind.as_pointer()), values)
 
-    return types.int64(types.uint64, *arguments), generate
+    return types.int64(types.uint64, types.UniTuple(types.int64, count)), generate
 
 
 @intrinsic

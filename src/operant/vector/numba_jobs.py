@@ -102,8 +102,8 @@ while worker != WAITING:
                         if wrong:
                             atomic_store(control, WRONG, job)
                     else:
-                        now, rescan = control[NOW], control[RESCAN]
-                        ended = call_step(step_address, lo, hi, now, rescan, table_address)
+                        given = (lo, hi, control[NOW], control[RESCAN], table_address)
+                        ended = call_address(step_address, given)
                         atomic_add(control, EPISODES, ended)
                     atomic_add(control, CHECKED + phase, 1)
             spins = 0

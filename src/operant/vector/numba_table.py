@@ -7,7 +7,16 @@ import re
 from operant.envs.rules import Rules
 from operant.lang.trace import BOOL, FLOAT, INT, Program
 
-SETTINGS = ("num_envs", "mode", "max_steps", "workers", "block", "total", "reset_address", "step_address")
+SETTINGS = (
+    "num_envs",
+    "mode",
+    "max_steps",
+    "workers",
+    "block",
+    "total",
+    "reset_address",
+    "step_address",
+)
 """Whole numbers in the table. Mode: 0 NEXT_STEP, 1 SAME_STEP, 2 DISABLED. Blocks: size, how many.
 Addresses of the compiled functions that begin episodes and step."""
 TYPES = {FLOAT: "f32", INT: "i32", BOOL: "u8"}

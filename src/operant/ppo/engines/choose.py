@@ -9,9 +9,9 @@ from typing import NamedTuple
 import torch
 
 from operant.ppo.engines.eager import EagerEngine
+from operant.ppo.engines.fused_cpu import FusedEngine
 from operant.ppo.job import Engine, Job
 
-from operant.ppo.engines.fused_cpu import FusedEngine
 ENGINES: dict[str, Callable[[Job], Engine]] = {"fused": FusedEngine, "eager": EagerEngine}
 """Engines of this version, the fastest first."""
 

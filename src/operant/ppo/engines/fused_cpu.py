@@ -18,12 +18,13 @@ from operant.models.distributions import Categorical, Gaussian, MultiCategorical
 from operant.ppo.engines.base import FIGURES, BaseEngine
 from operant.ppo.guard import check_action, check_rollout
 from operant.ppo.job import Episodes, Job
-from operant.ppo.kernels.numba import heads, update, weights
-from operant.ppo.kernels.numba.compiled import load_kernels
-from operant.ppo.kernels.numba.encode import ONE_HOT, PLAIN, WHOLE
+from operant.ppo.kernels.numba import layout as n
+from operant.ppo.kernels.numba import pieces as p
+from operant.ppo.kernels.numba import table as t
+from operant.ppo.kernels.numba.compiled import load_unit
 from operant.ppo.kernels.numba.plan import Plan, aligned, state_dependent_std
 from operant.ppo.kernels.numba.shuffle import shuffle_keys
-from operant.ppo.kernels.numba.table import LINE, Table
+from operant.ppo.kernels.numba.table import Table
 from operant.ppo.threads import Threads, usable_cores
 
 TILE = 256
@@ -39,13 +40,25 @@ class FusedEngine(BaseEngine):
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
-        self._kernels = load_kernels()
-        self._threads = Threads(job.config.run.threads or usable_cores())
         self._workers = job.config.run.threads or usable_cores()
+        self._threads = Threads(self._workers)
         self._table = Table()
         self._set_policy()
         self._set_samples()
         self._set_optimizer()
+        self._units = {name: load_unit(name) for name in self._needed()}
+        names = {name: name.partition("_")[0] for name in self._units}
+        names["order"] = "order_chunk"
+        for name, unit in self._units.items():
+            if name not in ("pack", "collect", "estimate", "train_epoch"):
+                self._table.set(**{names[name]: unit.address})
+
+    def _needed(self) -> list[str]:
+        """The units that this job runs."""
+        kind = "choices" if self._table.words[t.KIND] == n.CHOICES else "gaussian"
+        units = ["forward", "backward", f"sample_{kind}", f"loss_{kind}", "encode", "keep"]
+        units += ["order", "finish", "pack", "collect", "estimate", "train_epoch"]
+        return units + ["spread"] * int(self._table.words[t.ENCODING] == n.ONE_HOT)
 
     # What kernels are told -------------------------------------------------------------------
     def _set_policy(self) -> None:
@@ -80,20 +93,21 @@ class FusedEngine(BaseEngine):
             noise_blocks=noise_blocks,
         )
         if isinstance(dist, Gaussian):
-            kind = heads.GAUSSIAN_BY_STATE if state_dependent_std(policy) else heads.GAUSSIAN
+            kind = n.GAUSSIAN_BY_STATE if state_dependent_std(policy) else n.GAUSSIAN
             table.set(kind=kind, lows=dist.low.copy(), highs=dist.high.copy())
         else:
             sizes, starts = choices(dist)
-            table.set(kind=heads.CHOICES, sizes=np.array(sizes), starts=np.array(starts))
+            table.set(kind=n.CHOICES, sizes=np.array(sizes), starts=np.array(starts))
         encode = policy.encode
         numbers = int(np.prod(job.env.single_observation_space.shape, dtype=np.int64))
-        table.set(input_size=numbers, encoding=PLAIN)
+        words = numbers * self.buffer.obs.element_size() // 4
+        table.set(input_size=numbers, obs_words=words, encoding=n.PLAIN)
         if isinstance(encode, OneHot):
             sizes, starts = np.array(encode.sizes), np.array(encode.starts)
-            table.set(encoding=ONE_HOT, one_hot_parts=len(sizes))
+            table.set(encoding=n.ONE_HOT, one_hot_parts=len(sizes))
             table.set(one_hot_sizes=sizes, one_hot_starts=starts)
         elif self.buffer.obs.dtype != torch.float32:
-            table.set(encoding=WHOLE)
+            table.set(encoding=n.WHOLE)
         if job.obs_normalizer is not None:
             table.set(normalize=1, obs_limit=np.array([job.obs_normalizer.clip], np.float32))
 
@@ -107,7 +121,7 @@ class FusedEngine(BaseEngine):
         finals = tile * (0 if limit is None else 1 + (steps - 1) // limit)
         size = arrays["obs"][0, 0].size
         known = size if isinstance(job.policy.encode, OneHot) else plan.x_row
-        row = -(-(known + plan.parts + heads.DATA_ROWS) // 16) * 16
+        row = -(-(known + plan.parts + n.DATA_ROWS) // 16) * 16
         table.set(**arrays)
         table.set(
             steps=steps,
@@ -138,30 +152,30 @@ class FusedEngine(BaseEngine):
         job, table, plan, ppo = self.job, self._table, self._plan, self.job.config.ppo
         adam, count = job.optimizer, len(self.buffer)
         chunks = min(CHUNKS, -(-(-(-count // ppo.minibatches)) // TILE))
-        options = np.zeros(heads.OPTIONS, np.float32)
-        options[heads.VALUE_CLIP], options[heads.VALUE_COEF] = ppo.value_clip, ppo.value_coef
-        options[heads.ENTROPY_COEF] = ppo.entropy_coef
-        options[update.NORMALIZE] = ppo.normalize_advantage
+        options = np.zeros(n.OPTIONS, np.float32)
+        options[n.VALUE_CLIP], options[n.VALUE_COEF] = ppo.value_clip, ppo.value_coef
+        options[n.ENTROPY_COEF] = ppo.entropy_coef
+        options[n.NORMALIZE_ADVANTAGE] = ppo.normalize_advantage
         rates = np.zeros(8)
-        rates[weights.BETA1], rates[weights.BETA2] = adam.betas
-        rates[weights.EPSILON], rates[weights.MAX_NORM] = adam.eps, ppo.max_grad_norm
-        rates[weights.GUARD] = job.config.run.nan_guard
+        rates[p.BETA1], rates[p.BETA2] = adam.betas
+        rates[p.EPSILON], rates[p.MAX_NORM] = adam.eps, ppo.max_grad_norm
+        rates[p.GUARD] = job.config.run.nan_guard
         table.set(
             minibatches=ppo.minibatches,
             chunks=chunks,
             order=np.zeros(count, np.int32),
-            moments=np.zeros(update.MOMENTS * ppo.minibatches * chunks),
+            moments=np.zeros(n.MOMENTS * ppo.minibatches * chunks),
             gradients=aligned(plan.gradient.size * chunks, np.float32),
             gradient_size=plan.gradient.size,
-            figure_sums=np.zeros(update.NUMBERS * chunks),
-            results=np.zeros((ppo.minibatches, update.NUMBERS + 1)),
+            figure_sums=np.zeros(n.NUMBERS * chunks),
+            results=np.zeros((ppo.minibatches, n.NUMBERS + 1)),
             flat=adam.gradient.numpy(),
             exp_avg=adam.exp_avg.numpy(),
             exp_avg_sq=adam.exp_avg_sq.numpy(),
             parameter_count=adam.gradient.numel(),
             rates=rates,
             option_values=options,
-            control=aligned(LINE * (4 + 2 * ppo.minibatches), np.int64),
+            control=aligned(n.LINE * (4 + 2 * ppo.minibatches), np.int64),
         )
 
     # collect --------------------------------------------------------------------------------
@@ -173,13 +187,13 @@ class FusedEngine(BaseEngine):
         for name in ("episode_counts", "final_counts", "bad"):
             table.arrays[name][:] = 0
         buffer.start(job.env.get_state()["obs"])
-        self._run(self._kernels.collect, self._env_tile)
+        self._run("collect", self._env_tile)
         job.env.compiled.state_changed()
         self._keep_finals()
         if job.config.run.nan_guard and table.arrays["bad"].any():
             if buffer.action.dtype.is_floating_point:
-                for t in range(buffer.num_steps):
-                    check_action(buffer.action[t], iteration, t)
+                for step in range(buffer.num_steps):
+                    check_action(buffer.action[step], iteration, step)
             check_rollout(buffer, iteration)
         return self._episodes()
 
@@ -207,14 +221,14 @@ class FusedEngine(BaseEngine):
         if normalizer is not None:
             mean, scale = normalizer.mean.to(torch.float32), normalizer.scale()
             table.set(obs_mean=mean.numpy(), obs_scale=scale.numpy())
-        self._kernels.pack(table.address)
+        self._units["pack"].ctypes(table.address)
 
-    def _run(self, kernel: object, tile: int) -> None:
-        """Let a team of threads run a kernel."""
+    def _run(self, name: str, tile: int) -> None:
+        """Let a team of threads run a unit."""
         self._table.arrays["control"][:] = 0
         self._table.set(tile=tile)
-        address = self._table.address
-        self._threads.map(lambda worker: kernel(worker, address), range(self._workers))
+        unit, address = self._units[name].ctypes, self._table.address
+        self._threads.map(lambda worker: unit(worker, address), range(self._workers))
 
     def _keep_finals(self) -> None:
         """Hand the final observations over to the buffer, in order of their ends."""
@@ -240,24 +254,24 @@ class FusedEngine(BaseEngine):
     def advantages(self) -> None:
         """Scale the rewards if asked, then estimate advantages and pack the samples."""
         self.normalize_rewards()
-        self._run(self._kernels.estimate, self._env_tile)
+        self._run("estimate", self._env_tile)
 
     # update ---------------------------------------------------------------------------------
     def update(self, iteration: int, learning_rate: float, clip: float) -> dict[str, float]:
         """Epochs over shuffled minibatches; see `Engine`."""
         job, ppo, table = self.job, self.job.config.ppo, self._table
         rates, results = table.arrays["rates"], table.arrays["results"]
-        rates[weights.RATE], rates[weights.COUNT] = learning_rate, job.optimizer.count
-        table.arrays["option_values"][heads.CLIP] = clip
+        rates[p.RATE], rates[p.COUNT] = learning_rate, job.optimizer.count
+        table.arrays["option_values"][n.CLIP] = clip
         self._pack()
         rows = []
         for epoch in range(ppo.epochs):
             table.set(keys=shuffle_keys(job.config.run.seed, iteration, epoch))
-            self._run(self._kernels.train_epoch, TILE)
+            self._run("train_epoch", TILE)
             rows.append(results.copy())
             if ppo.target_kl and results[:, FIGURES.index("kl")].mean() > ppo.target_kl:
                 break
-        job.optimizer.count = int(rates[weights.COUNT])
+        job.optimizer.count = int(rates[p.COUNT])
         found = self.report(np.concatenate(rows), iteration)
         if job.obs_normalizer is not None:
             job.obs_normalizer.update(self.buffer.flat("obs")[0])
@@ -278,4 +292,4 @@ def _most(array: np.ndarray, counts: np.ndarray) -> int:
 
 def _listed(counts: np.ndarray, most: int) -> np.ndarray:
     """Where the entries are that each tile noted: the first `counts` of its `most`."""
-    return np.concatenate([np.arange(k * most, k * most + n) for k, n in enumerate(counts)])
+    return np.concatenate([np.arange(k * most, k * most + count) for k, count in enumerate(counts)])

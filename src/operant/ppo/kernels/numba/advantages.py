@@ -16,24 +16,22 @@ from numba import uint8 as u8
 from numba import uint64 as u64
 
 from operant.buffers.advantages import gae_step
-from operant.lang.intrinsics import at, atomic_add, shifted
+from operant.lang.intrinsics import at, atomic_add, call_address, shifted
+from operant.ppo.kernels.numba import layout as n
 from operant.ppo.kernels.numba import table as t
-from operant.ppo.kernels.numba.encode import encode_numbers
-from operant.ppo.kernels.numba.heads import ADVANTAGE, CHOICES, OLD_LOG_PROB, OLD_VALUE, TARGET
-
-TILES_CLAIMED = 0
-"""Place in the control words."""
+from operant.ppo.kernels.numba.unit import Unit
 
 
 @njit(nogil=True, error_model="numpy")
-def _pack(table, step, lo, count):
+def _pack(table, step, lo, count, table_address):
     """Pack the samples of one step."""
     envs, parts, row = table[t.ENVS], table[t.PARTS], table[t.SAMPLE_ROW]
     first = step * envs + lo
     samples = shifted(at(u64(table[t.SAMPLES]), f32), first * row)
-    encode_numbers(table, table[t.OBS], first, count, samples, row)
+    to = table[t.SAMPLES] + 4 * first * row
+    call_address(u64(table[t.ENCODE]), (table[t.OBS], first, count, to, row, table_address))
     known = shifted(samples, table[t.SAMPLE_DATA])
-    if table[t.KIND] == CHOICES:
+    if table[t.KIND] == n.CHOICES:
         chosen = shifted(at(u64(table[t.ACTION]), i64), first * parts)
         for i in range(count):
             for k in range(parts):
@@ -47,13 +45,13 @@ def _pack(table, step, lo, count):
     log_prob, value = at(u64(table[t.LOG_PROB]), f32), at(u64(table[t.VALUE]), f32)
     advantage, target = at(u64(table[t.ADVANTAGE]), f32), at(u64(table[t.TARGET]), f32)
     for i in range(count):
-        known[i * row + OLD_LOG_PROB] = log_prob[first + i]
-        known[i * row + ADVANTAGE] = advantage[first + i]
-        known[i * row + TARGET] = target[first + i]
-        known[i * row + OLD_VALUE] = value[first + i]
+        known[i * row + n.OLD_LOG_PROB] = log_prob[first + i]
+        known[i * row + n.ADVANTAGE] = advantage[first + i]
+        known[i * row + n.TARGET] = target[first + i]
+        known[i * row + n.OLD_VALUE] = value[first + i]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@Unit
 def estimate(worker, table_address):
     """Work on a rollout until nothing is left to claim; every thread of a team calls this."""
     table = at(u64(table_address), i64)
@@ -66,9 +64,9 @@ def estimate(worker, table_address):
     advantage, target = at(u64(table[t.ADVANTAGE]), f32), at(u64(table[t.TARGET]), f32)
     trace = at(u64(table[t.TRACES]), f32)
     while True:
-        claimed = atomic_add(control, TILES_CLAIMED, 1)
+        claimed = atomic_add(control, n.TILES_CLAIMED, 1)
         if claimed >= table[t.ENV_TILES]:
-            return claimed
+            return 0
         lo = claimed * tile
         count = min(tile, envs - lo)
         following = shifted(at(u64(table[t.LAST_VALUE]), f32), lo)
@@ -85,4 +83,4 @@ def estimate(worker, table_address):
                 count,
             )  # fmt: skip
             following = shifted(value, place)
-            _pack(table, step, lo, count)
+            _pack(table, step, lo, count, table_address)

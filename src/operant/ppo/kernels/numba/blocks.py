@@ -21,10 +21,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
-from operant.lang.intrinsics import shifted
 from operant.ppo.kernels.numba.activations import ACTIVATIONS, SILU, activation, slope
 from operant.ppo.kernels.numba.simd import (
     INT32,
@@ -106,7 +105,9 @@ def _loaded(builder: Any, vectors: int, source: Any, row: Any) -> list[list[Vect
     ]
 
 
-def _branches(builder: Any, number: Any, cases: Iterable[int], write: Callable[[int], None]) -> None:
+def _branches(
+    builder: Any, number: Any, cases: Iterable[int], write: Callable[[int], None]
+) -> None:
     """``write(case)`` in a branch of its own for each value that `number` may have."""
     end = builder.append_basic_block()
     switch = builder.switch(number, end)
@@ -129,11 +130,17 @@ def _block(arguments: tuple[Any, ...], write: Callable[..., None]) -> Any:
     return types.void(*arguments, _INT), generate
 
 
+# Blocks are `ROWS` rows of some vectors; `width` is the distance of rows in `kept`, `out` and the
+# weights. `number` is an activation's; `kept` is what its slope is computed from.
+
+
 @intrinsic
-def _forward_block(
+def forward_block(
     typing_context: Any, x: Any, x_row: Any, count: Any, w: Any, bias: Any, number: Any, kept: Any,
     out: Any, width: Any, vectors: Any,
 ) -> Any:  # fmt: skip
+    """``out = activation(x @ w + bias)``, x: rows of `count` numbers, `x_row` apart."""
+
     def write(b: Any, v: int, x: Any, x_row: Any, count: Any, w: Any, bias: Any, number: Any,
               kept: Any, out: Any, width: Any) -> None:  # fmt: skip
         block = _Sums(b, _loaded(b, v, bias, INT64(0)))
@@ -154,10 +161,12 @@ def _forward_block(
 
 
 @intrinsic
-def _backward_block(
+def backward_block(
     typing_context: Any, d: Any, d_row: Any, d_step: Any, count: Any, w: Any, number: Any,
     kept: Any, out: Any, width: Any, vectors: Any,
 ) -> Any:  # fmt: skip
+    """``out = (d @ w) * slope(kept)``; number j of row i of `d` is ``d[i * d_row + j * d_step]``."""
+
     def write(b: Any, v: int, d: Any, d_row: Any, d_step: Any, count: Any, w: Any, number: Any,
               kept: Any, out: Any, width: Any) -> None:  # fmt: skip
         zero = Vector(b, ir.Constant(VECTOR, None))
@@ -180,10 +189,12 @@ def _backward_block(
 
 
 @intrinsic
-def _sum_block(
+def product_block(
     typing_context: Any, a: Any, a_row: Any, a_step: Any, count: Any, b: Any, width: Any, out: Any,
     vectors: Any,
 ) -> Any:  # fmt: skip
+    """``out += a @ b``; number k of row i of `a` is ``a[i * a_row + k * a_step]``, k < count."""
+
     def write(builder: Any, v: int, a: Any, a_row: Any, a_step: Any, count: Any, b: Any,
               width: Any, out: Any) -> None:  # fmt: skip
         block = _Sums(builder, _loaded(builder, v, out, width))
@@ -194,9 +205,7 @@ def _sum_block(
 
 
 @intrinsic
-def _dot_block(
-    typing_context: Any, h: Any, width: Any, w: Any, bias: Any, out: Any
-) -> Any:
+def dot_block(typing_context: Any, h: Any, width: Any, w: Any, bias: Any, out: Any) -> Any:
     """``out[i] = bias + h[i, :] . w`` for the next `LANES` samples i."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -227,9 +236,9 @@ def _dot_block(
 
 
 @intrinsic
-def _column_block(
-    typing_context: Any, a: Any, rows: Any, width: Any, out: Any, vectors: Any
-) -> Any:
+def column_block(typing_context: Any, a: Any, rows: Any, width: Any, out: Any, vectors: Any) -> Any:
+    """``out += a.sum(0)``, of `rows` rows."""
+
     def write(b: Any, v: int, a: Any, rows: Any, width: Any, out: Any) -> None:
         before, loop, after = b.block, *(b.append_basic_block() for _ in range(2))
         start = [load_vector(b, out, INT64(k * LANES)) for k in range(v)]
@@ -257,8 +266,8 @@ def _column_block(
 
 
 @intrinsic
-def _total_block(typing_context: Any, a: Any, count: Any) -> Any:
-    """The sum of ``a[:count]``; count: a multiple of LANES, at least that."""
+def total(typing_context: Any, a: Any, count: Any) -> Any:
+    """The sum of ``a[:count]``, always in the same order; count: a multiple of LANES, not 0."""
 
     def generate(context: Any, b: Any, signature: Any, args: Any) -> Any:
         a, count = args
@@ -277,86 +286,3 @@ def _total_block(typing_context: Any, a: Any, count: Any) -> Any:
         return b.extract_element(row_sums(b, [total] * LANES).value, INT32(0))
 
     return types.float32(_FLOATS, _INT), generate
-
-
-# What a network is made of. `width`: a multiple of LANES, also the distance of rows in memory;
-# `rows`: a multiple of LANES. Where `kept` and `out` are told apart, only silu uses `kept`.
-
-
-@njit(nogil=True, error_model="numpy")
-def forward_layer(x, x_row, inputs, w, bias, number, kept, out, width, rows):
-    """``out[rows, width] = activation(x[rows, inputs] @ w[inputs, width] + bias[width])``."""
-    for column in range(0, width, VECTORS * LANES):
-        vectors = min(VECTORS, (width - column) // LANES)
-        w_part, bias_part = shifted(w, column), shifted(bias, column)
-        for row in range(0, rows, ROWS):
-            place = row * width + column
-            _forward_block(
-                shifted(x, row * x_row), x_row, inputs, w_part, bias_part, number,
-                shifted(kept, place), shifted(out, place), width, vectors,
-            )  # fmt: skip
-
-
-@njit(nogil=True, error_model="numpy")
-def backward_layer(d, d_row, d_step, neurons, w, number, kept, out, width, rows):
-    """``out[rows, width] = (d[rows, neurons] @ w[neurons, width]) * slope(kept[rows, width])``.
-
-    Number j of row i of `d` is ``d[i * d_row + j * d_step]``.
-    """
-    for column in range(0, width, VECTORS * LANES):
-        vectors = min(VECTORS, (width - column) // LANES)
-        w_part = shifted(w, column)
-        for row in range(0, rows, ROWS):
-            place = row * width + column
-            _backward_block(
-                shifted(d, row * d_row), d_row, d_step, neurons, w_part, number,
-                shifted(kept, place), shifted(out, place), width, vectors,
-            )  # fmt: skip
-
-
-@njit(nogil=True, error_model="numpy")
-def add_outer(a, a_row, a_step, rows, b, width, count, out):
-    """``out[rows, width] += a[rows, count] @ b[count, width]``; `rows`: a multiple of `ROWS`.
-
-    Number k of row i of `a` is ``a[i * a_row + k * a_step]``.
-    """
-    for column in range(0, width, VECTORS * LANES):
-        vectors = min(VECTORS, (width - column) // LANES)
-        b_part = shifted(b, column)
-        for row in range(0, rows, ROWS):
-            _sum_block(
-                shifted(a, row * a_row), a_row, a_step, count, b_part, width,
-                shifted(out, row * width + column), vectors,
-            )  # fmt: skip
-
-
-@njit(nogil=True, error_model="numpy")
-def head(h, width, w, bias, outputs, out, stride, rows):
-    """``out[o, i] = h[i, :width] . w[o, :width] + bias[o]``; rows of `out` are `stride` apart."""
-    for o in range(outputs):
-        for row in range(0, rows, LANES):
-            _dot_block(
-                shifted(h, row * width), width, shifted(w, o * width), bias[o],
-                shifted(out, o * stride + row),
-            )  # fmt: skip
-
-
-@njit(nogil=True, error_model="numpy")
-def add_rows(a, width, rows, out):
-    """``out[width] += a[rows, width].sum(0)``."""
-    for column in range(0, width, VECTORS * LANES):
-        vectors = min(VECTORS, (width - column) // LANES)
-        _column_block(shifted(a, column), rows, width, shifted(out, column), vectors)
-
-
-@njit(nogil=True, error_model="numpy")
-def total(a, count):
-    """The sum of ``a[:count]``, always added in the same order; `count`: a multiple of LANES."""
-    return _total_block(a, count)
-
-
-@njit(nogil=True, error_model="numpy")
-def add_sums(a, stride, rows, count, out):
-    """``out[i] += a[i, :count].sum()`` for each of the rows, which are `stride` apart."""
-    for row in range(rows):
-        out[row] += _total_block(shifted(a, row * stride), count)

@@ -10,29 +10,45 @@ from __future__ import annotations
 import hashlib
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numba
 
 import operant
 from operant.vector.numba import load_module
 
-_ENTRIES = ("rollout", "advantages", "update")
-_ALSO = ("lang", "buffers/advantages.py", "ppo/closed_form.py", "models/names.py", "vector/numba_philox.py")
+_FILES = {
+    "encode": ("encode", "spread"),
+    "weights": ("finish", "pack"),
+    "rollout": ("collect",),
+    "advantages": ("estimate",),
+    "update": ("train_epoch",),
+}
+"""Units whose files have other names than they."""
+_ALSO = (
+    "lang",
+    "buffers/advantages.py",
+    "models/names.py",
+    "ppo/closed_form.py",
+    "vector/numba_philox.py",
+)
 
 
-class Kernels(NamedTuple):
-    """Compiled functions of ``(worker, table address)``; `pack` of the table's address."""
+_FILE_OF = {unit: file for file, units in _FILES.items() for unit in units}
 
-    collect: Any
-    estimate: Any
-    train_epoch: Any
-    pack: Any
+
+@lru_cache(maxsize=None)
+def load_unit(name: str) -> Any:
+    """A compiled unit, Numba's ``CFunc``: from its cache, or compiled now."""
+    file = _FILE_OF.get(name, name)
+    text = (Path(__file__).parent / f"{file}.py").read_text()
+    module = load_module(f"fused_{file}", f"{text}\n# {_fingerprint()}\n")
+    return getattr(module, name).compile()
 
 
 @lru_cache(maxsize=1)
-def load_kernels() -> Kernels:
-    """The entry points; what is not cached is compiled when it is first called."""
+def _fingerprint() -> str:
+    """Stands for all that may be compiled into a unit."""
     here, root = Path(__file__).parent, Path(operant.__file__).parent
     files = sorted(here.glob("*.py"))
     for name in _ALSO:
@@ -41,11 +57,4 @@ def load_kernels() -> Kernels:
     digest = hashlib.sha256(numba.__version__.encode())
     for path in files:
         digest.update(path.read_bytes())
-    modules = {}
-    for name in _ENTRIES:
-        text = (here / f"{name}.py").read_text()
-        modules[name] = load_module(f"fused_{name}", f"{text}\n# {digest.hexdigest()}\n")
-    update = modules["update"]
-    return Kernels(
-        modules["rollout"].collect, modules["advantages"].estimate, update.train_epoch, update.pack
-    )
+    return digest.hexdigest()

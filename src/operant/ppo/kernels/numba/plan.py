@@ -14,10 +14,9 @@ from torch import nn
 
 from operant.models.actor_critic import ActorCritic, ContinuousActorCritic
 from operant.ppo.kernels.numba import layout as n
-from operant.ppo.kernels.numba import weights as w
+from operant.ppo.kernels.numba import pieces as p
 from operant.ppo.kernels.numba.activations import NUMBERS
 from operant.ppo.kernels.numba.blocks import ROWS
-from operant.ppo.kernels.numba.heads import DATA_ROWS, OPTIONS, WORK_ROWS
 from operant.ppo.kernels.numba.simd import LANES
 
 _LINE = 16  # float32 in a cache line
@@ -66,14 +65,14 @@ class Piece:
     copy_row: int = 0
 
     def record(self) -> list[int]:
-        """As kernels read it; the address is up to date only now."""
-        record = [0] * w.PIECE
-        record[w.SOURCE] = self.parameter.data_ptr()
-        record[w.ROWS], record[w.COLUMNS] = self.rows, self.columns
-        record[w.TURNED], record[w.TURNED_ROW] = self.turned, self.turned_row
-        record[w.COPY], record[w.COPY_ROW] = self.copy, self.copy_row
-        record[w.GRADIENT], record[w.GRADIENT_ROW] = self.gradient, self.gradient_row
-        record[w.GRADIENT_TURNED] = self.gradient_turned
+        """As kernels read it; the address is up to date only nop."""
+        record = [0] * p.PIECE
+        record[p.SOURCE] = self.parameter.data_ptr()
+        record[p.ROWS], record[p.COLUMNS] = self.rows, self.columns
+        record[p.TURNED], record[p.TURNED_ROW] = self.turned, self.turned_row
+        record[p.COPY], record[p.COPY_ROW] = self.copy, self.copy_row
+        record[p.GRADIENT], record[p.GRADIENT_ROW] = self.gradient, self.gradient_row
+        record[p.GRADIENT_TURNED] = self.gradient_turned
         return record
 
 
@@ -101,9 +100,9 @@ class Plan:
         self.x = self.scratch.take(tile * self.x_row)
         self.noise = self.scratch.take(4 * self.noise_blocks * tile)
         self.action = self.scratch.take(self.parts * tile)
-        self.data = self.scratch.take((self.parts + DATA_ROWS) * tile)
-        self.work = self.scratch.take((WORK_ROWS + 2 * self.parts) * tile)
-        self.options = self.scratch.take(OPTIONS)
+        self.data = self.scratch.take((self.parts + n.DATA_ROWS) * tile)
+        self.work = self.scratch.take((n.WORK_ROWS + 2 * self.parts) * tile)
+        self.options = self.scratch.take(n.OPTIONS)
         self.activation = NUMBERS[activation_name(policy)]
         heads = [policy.actor_head, policy.critic_head]
         if policy.critic is None:
@@ -124,7 +123,7 @@ class Plan:
         self.pieces = [by_parameter[id(parameter)] for parameter in parameters]
 
     def records(self) -> np.ndarray:
-        """The pieces as kernels read them, int64; addresses are up to date only now."""
+        """The pieces as kernels read them, int64; addresses are up to date only nop."""
         return np.array([piece.record() for piece in self.pieces], np.int64)
 
     def _add_net(self, trunk: nn.Sequential, heads: list[nn.Linear]) -> None:

@@ -2,7 +2,7 @@
 
 PyTorch keeps a layer's weights as ``[neurons, inputs]``. The forward pass wants them the other way
 round, the backward pass as they are, both with rows padded to whole vectors: copies are packed after
-each step. A *piece* is one parameter: where it is, where its copies go, and where its gradient is.
+each step; `pieces` says where everything is.
 """
 
 # mypy: disable-error-code="no-untyped-call, no-untyped-def, misc"
@@ -18,40 +18,35 @@ from numba import njit
 from numba import uint64 as u64
 
 from operant.lang.intrinsics import at, prefer_wide_vectors, shifted, sqrt
+from operant.ppo.kernels.numba import layout as n
+from operant.ppo.kernels.numba import pieces as p
 from operant.ppo.kernels.numba import table as t
-
-# fmt: off
-(
-    SOURCE, ROWS, COLUMNS, TURNED, TURNED_ROW, COPY, COPY_ROW, GRADIENT, GRADIENT_ROW,
-    GRADIENT_TURNED, PIECE,
-) = range(11)
-# fmt: on
-(RATE, BETA1, BETA2, EPSILON, MAX_NORM, GUARD, COUNT) = range(7)
-"""Adam's numbers: float64. COUNT is the number of steps taken."""
+from operant.ppo.kernels.numba.chunks import chunk_bounds
+from operant.ppo.kernels.numba.unit import Unit
 
 
 @njit(nogil=True, error_model="numpy")
-def pack_weights(table):
+def _pack_weights(table):
     """Copy all parameters to where kernels read them; TURNED or COPY of -1: no such copy."""
     pieces, weights = at(u64(table[t.PIECES]), i64), at(u64(table[t.WEIGHTS]), f32)
     for k in range(table[t.PIECE_COUNT]):
-        piece = shifted(pieces, PIECE * k)
-        source = at(u64(piece[SOURCE]), f32)
-        rows, columns = piece[ROWS], piece[COLUMNS]
-        if piece[TURNED] >= 0:
-            turned = shifted(weights, piece[TURNED])
+        piece = shifted(pieces, p.PIECE * k)
+        source = at(u64(piece[p.SOURCE]), f32)
+        rows, columns = piece[p.ROWS], piece[p.COLUMNS]
+        if piece[p.TURNED] >= 0:
+            turned = shifted(weights, piece[p.TURNED])
             for c in range(columns):
                 for r in range(rows):
-                    turned[c * piece[TURNED_ROW] + r] = source[r * columns + c]
-        if piece[COPY] >= 0:
-            copy = shifted(weights, piece[COPY])
+                    turned[c * piece[p.TURNED_ROW] + r] = source[r * columns + c]
+        if piece[p.COPY] >= 0:
+            copy = shifted(weights, piece[p.COPY])
             for r in range(rows):
                 for c in range(columns):
-                    copy[r * piece[COPY_ROW] + c] = source[r * columns + c]
+                    copy[r * piece[p.COPY_ROW] + c] = source[r * columns + c]
 
 
 @njit(nogil=True, error_model="numpy")
-def add_gradients(gradients, size, count):
+def _add_gradients(gradients, size, count):
     """Add `count` gradients into the first, in pairs of pairs: an order that no thread changes."""
     prefer_wide_vectors()
     step = 1
@@ -73,7 +68,7 @@ def _squares(x, count):
 
 
 @njit(nogil=True, error_model="numpy")
-def apply_gradient(table, gradient):
+def _apply_gradient(table, gradient):
     """Clip the gradient, take one step of Adam's (see `operant.ppo.adam`); the gradient's norm."""
     prefer_wide_vectors()
     pieces, flat = at(u64(table[t.PIECES]), i64), at(u64(table[t.FLAT]), f32)
@@ -81,37 +76,65 @@ def apply_gradient(table, gradient):
     rates, size = at(u64(table[t.RATES]), f64), table[t.PARAMETER_COUNT]
     place = 0
     for k in range(table[t.PIECE_COUNT]):
-        piece = shifted(pieces, PIECE * k)
-        rows, columns, row = piece[ROWS], piece[COLUMNS], piece[GRADIENT_ROW]
-        found = shifted(gradient, piece[GRADIENT])
-        across, down = (row, 1) if piece[GRADIENT_TURNED] else (1, row)
+        piece = shifted(pieces, p.PIECE * k)
+        rows, columns, row = piece[p.ROWS], piece[p.COLUMNS], piece[p.GRADIENT_ROW]
+        found = shifted(gradient, piece[p.GRADIENT])
+        across, down = (row, 1) if piece[p.GRADIENT_TURNED] else (1, row)
         for r in range(rows):
             for c in range(columns):
                 flat[place + r * columns + c] = found[c * across + r * down]
         place += rows * columns
     norm = math.sqrt(_squares(flat, size))
     scale = f32(1)
-    if rates[MAX_NORM] > 0:
-        scale = f32(min(1.0, rates[MAX_NORM] / (norm + 1e-6)))
-    if rates[GUARD] != 0 and not math.isfinite(norm):
+    if rates[p.MAX_NORM] > 0:
+        scale = f32(min(1.0, rates[p.MAX_NORM] / (norm + 1e-6)))
+    if rates[p.GUARD] != 0 and not math.isfinite(norm):
         for i in range(size):  # a bad gradient moves nothing; whoever reads the norm reports it
             flat[i] = f32(0)
         scale = f32(1)
-    rates[COUNT] += 1
-    beta1, beta2 = f32(1 - rates[BETA1]), f32(1 - rates[BETA2])
-    unbias = f32(1 / (1 - rates[BETA2] ** rates[COUNT]))
-    move = f32(-rates[RATE] / (1 - rates[BETA1] ** rates[COUNT]))
-    epsilon = f32(rates[EPSILON])
+    rates[p.COUNT] += 1
+    beta1, beta2 = f32(1 - rates[p.BETA1]), f32(1 - rates[p.BETA2])
+    unbias = f32(1 / (1 - rates[p.BETA2] ** rates[p.COUNT]))
+    move = f32(-rates[p.RATE] / (1 - rates[p.BETA1] ** rates[p.COUNT]))
+    epsilon = f32(rates[p.EPSILON])
     place = 0
     for k in range(table[t.PIECE_COUNT]):
-        piece = shifted(pieces, PIECE * k)
-        parameter = at(u64(piece[SOURCE]), f32)
+        piece = shifted(pieces, p.PIECE * k)
+        parameter = at(u64(piece[p.SOURCE]), f32)
         g, m, v = shifted(flat, place), shifted(one, place), shifted(two, place)
-        for i in range(piece[ROWS] * piece[COLUMNS]):
+        for i in range(piece[p.ROWS] * piece[p.COLUMNS]):
             slope = g[i] * scale
             mean = m[i] + (slope - m[i]) * beta1
             square = v[i] + (slope * slope - v[i]) * beta2
             g[i], m[i], v[i] = slope, mean, square
             parameter[i] += move * mean / (sqrt(square * unbias) + epsilon)
-        place += piece[ROWS] * piece[COLUMNS]
+        place += piece[p.ROWS] * piece[p.COLUMNS]
     return norm
+
+
+@Unit
+def pack(table_address):
+    """Copy the parameters to where kernels read them."""
+    _pack_weights(at(u64(table_address), i64))
+    return 0
+
+
+@Unit
+def finish(minibatch, table_address):
+    """Add up what the chunks found, move the parameters, note the figures."""
+    table = at(u64(table_address), i64)
+    chunks = table[t.CHUNKS]
+    gradients = at(u64(table[t.GRADIENTS]), f32)
+    _add_gradients(gradients, table[t.GRADIENT_SIZE], chunks)
+    norm = _apply_gradient(table, gradients)
+    _pack_weights(table)
+    sums = at(u64(table[t.FIGURE_SUMS]), f64)
+    _, size, _, _ = chunk_bounds(table, minibatch, 0)
+    results = shifted(at(u64(table[t.RESULTS]), f64), minibatch * (n.NUMBERS + 1))
+    for k in range(n.NUMBERS):
+        result = f64(0)
+        for chunk in range(chunks):
+            result += sums[chunk * n.NUMBERS + k]
+        results[k] = result / size
+    results[n.NUMBERS] = norm
+    return 0

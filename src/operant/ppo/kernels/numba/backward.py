@@ -1,0 +1,86 @@
+"""A multilayer perceptron on a tile of samples, backward."""
+
+# mypy: disable-error-code="no-untyped-call, no-untyped-def, misc"
+
+from __future__ import annotations
+
+from numba import float32 as f32
+from numba import int64 as i64
+from numba import uint64 as u64
+
+from operant.lang.intrinsics import at, prefer_wide_vectors, shifted
+from operant.ppo.kernels.numba import layout as n
+from operant.ppo.kernels.numba import table as t
+from operant.ppo.kernels.numba.blocks import (
+    ROWS,
+    VECTORS,
+    backward_block,
+    column_block,
+    product_block,
+    total,
+)
+from operant.ppo.kernels.numba.simd import LANES
+from operant.ppo.kernels.numba.unit import Unit
+
+
+@Unit
+def backward(net_address, x_address, x_row, rows, scratch_address, gradient_address, table_address):
+    """Add to a gradient what the network's ``D_OUT``, ``[outputs, TILE]``, implies.
+
+    After `forward`, with its arguments. `x_row` and the rows of ``D_OUT`` are multiples of `ROWS`,
+    at least in memory; beyond the inputs and outputs there have to be zeros.
+    """
+    prefer_wide_vectors()
+    table, net = at(u64(table_address), i64), at(u64(net_address), i64)
+    scratch, weights = at(u64(scratch_address), f32), at(u64(table[t.WEIGHTS]), f32)
+    gradient, x = at(u64(gradient_address), f32), at(u64(x_address), f32)
+    depth, outputs, tile = net[n.DEPTH], net[n.OUTPUTS], table[t.TILE]
+    d_out = shifted(scratch, net[n.D_OUT])
+    for o in range(outputs):
+        gradient[net[n.HEAD_BIAS_GRADIENT] + o] += total(shifted(d_out, o * tile), rows)
+
+    # From the outputs to the first layer. `d`: the gradient of what comes after layer k - 1. That of
+    # the outputs is [outputs, TILE], that of neurons [TILE, width]: number j of sample i is
+    # d[i * d_row + j * d_step].
+    layer = shifted(net, n.HEADER + n.LAYER * (depth - 1))
+    d, d_row, d_step, neurons = d_out, i64(1), tile, outputs
+    w = shifted(weights, net[n.HEAD_W])
+    one, two = shifted(scratch, net[n.D_ONE]), shifted(scratch, net[n.D_TWO])
+    # a @ b is the gradient of the weights in between.
+    a, a_row, a_step = d_out, tile, i64(1)
+    a_rows = (outputs + ROWS - 1) // ROWS * ROWS
+    b, into = shifted(scratch, layer[n.ACTIVE]), shifted(gradient, net[n.HEAD_GRADIENT])
+    width = layer[n.WIDTH]
+    for k in range(depth, -1, -1):
+        for column in range(0, width, VECTORS * LANES):
+            vectors = min(VECTORS, (width - column) // LANES)
+            for row in range(0, a_rows, ROWS):
+                product_block(
+                    shifted(a, row * a_row), a_row, a_step, rows, shifted(b, column), width,
+                    shifted(into, row * width + column), vectors,
+                )  # fmt: skip
+        if k == 0:
+            break
+        layer = shifted(net, n.HEADER + n.LAYER * (k - 1))
+        width = layer[n.WIDTH]
+        for column in range(0, width, VECTORS * LANES):
+            vectors = min(VECTORS, (width - column) // LANES)
+            for row in range(0, rows, ROWS):
+                place = row * width + column
+                backward_block(
+                    shifted(d, row * d_row), d_row, d_step, neurons, shifted(w, column),
+                    table[t.ACTIVATION], shifted(scratch, layer[n.KEPT] + place),
+                    shifted(one, place), width, vectors,
+                )  # fmt: skip
+            bias = shifted(gradient, layer[n.BIAS_GRADIENT] + column)
+            column_block(shifted(one, column), rows, width, bias, vectors)
+        d, d_row, d_step, neurons = one, width, i64(1), layer[n.NEURONS]
+        w = shifted(weights, layer[n.W_BACKWARD])
+        a, a_row, a_step = x, i64(1), x_row
+        if k > 1:
+            before = shifted(net, n.HEADER + n.LAYER * (k - 2))
+            a, a_step = shifted(scratch, before[n.ACTIVE]), before[n.WIDTH]
+        a_rows = (layer[n.INPUTS] + ROWS - 1) // ROWS * ROWS
+        b, into = one, shifted(gradient, layer[n.GRADIENT])
+        one, two = two, one
+    return 0
