@@ -70,7 +70,7 @@ def test_second_start_compiles_nothing(tmp_path: Path) -> None:
     cold = json.loads(run_python(START, tmp_path))
     warm = json.loads(run_python(START, tmp_path))
     assert cold["loaded"] == 0
-    assert cold["compiled"] == 2  # reset and work
+    assert cold["compiled"] == 3  # reset, step and work
     assert warm == {"loaded": cold["compiled"], "compiled": 0}
 
 

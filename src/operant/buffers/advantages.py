@@ -9,7 +9,7 @@ was ``truncated``, and otherwise the value of the next step. Twice: compiled for
 tensors.
 """
 
-# mypy: disable-error-code="no-untyped-def, call-arg"
+# mypy: disable-error-code="no-untyped-def, call-arg, var-annotated"
 
 from __future__ import annotations
 

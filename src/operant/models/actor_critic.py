@@ -213,6 +213,7 @@ class OneHot:
         self.sizes, self.starts = sizes, starts
 
     def __call__(self, obs: Tensor) -> Tensor:
+        """The vectors, float32 ``[B, sum of sizes]``."""
         columns = obs.long().reshape(len(obs), len(self.sizes)).unbind(-1)
         parts = zip(columns, self.sizes, self.starts, strict=True)
         return torch.cat([functional.one_hot(x - low, n) for x, n, low in parts], -1).float()

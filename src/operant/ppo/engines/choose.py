@@ -9,11 +9,7 @@ from typing import NamedTuple
 import torch
 
 from operant.ppo.engines.eager import EagerEngine
-from operant.ppo.engines.fused_cpu import FusedEngine
 from operant.ppo.job import Engine, Job
-
-ENGINES: dict[str, Callable[[Job], Engine]] = {"fused": FusedEngine, "eager": EagerEngine}
-"""Engines of this version, the fastest first."""
 
 
 class Choice(NamedTuple):
@@ -26,17 +22,32 @@ class Choice(NamedTuple):
 def choose_engine(job: Job) -> Choice:
     """The engine that the configuration asks for; for ``"auto"`` the fastest that can do the job.
 
+    A job that the `fused` engine cannot do goes to `eager`, also where `fused` was asked for.
+
     Raises:
         ValueError: the engine asked for is not part of this version.
     """
     wanted = job.config.run.engine
-    if wanted == "auto":
-        return Choice(EagerEngine, "the only engine of this version")
-    if wanted not in ENGINES:
-        raise ValueError(
-            f"the engine {wanted!r} is not part of this version; use --engine {next(iter(ENGINES))}"
-        )
-    return Choice(ENGINES[wanted], "as asked")
+    if wanted == "graph":
+        raise ValueError("the engine 'graph' is not part of this version; use --engine auto")
+    if wanted == "eager":
+        return Choice(EagerEngine, "as asked")
+    reason = _why_not_fused(job)
+    if reason is not None:
+        return Choice(EagerEngine, f"the fused engine cannot do this job: {reason}")
+    from operant.ppo.engines.fused_cpu import FusedEngine
+
+    return Choice(FusedEngine, "as asked" if wanted == "fused" else "the fastest for this job")
+
+
+def _why_not_fused(job: Job) -> str | None:
+    if job.device.type != "cpu":
+        return f"it runs on the CPU, not on {job.device}"
+    if job.env.backend != "cpu":
+        return f"it needs compiled environments, and these run on backend {job.env.backend!r}"
+    from operant.ppo.engines.fused_scope import why_not_fused
+
+    return why_not_fused(job)
 
 
 def choose_device(name: str) -> torch.device:

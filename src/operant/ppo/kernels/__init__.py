@@ -1,1 +1,1 @@
-"""Compiled training: kernels that do a whole rollout, or a whole minibatch, without leaving the chip."""
+"""Kernels that do a whole rollout, or a whole minibatch, without leaving the chip."""

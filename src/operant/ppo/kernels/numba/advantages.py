@@ -5,8 +5,6 @@ packed into a row of its own, a few cache lines at most: the network's inputs, t
 what `heads` calls data. Shuffled samples are read in no order, one row at a time.
 """
 
-# mypy: disable-error-code="no-untyped-call, no-untyped-def, misc"
-
 from __future__ import annotations
 
 from numba import float32 as f32

@@ -1,7 +1,5 @@
 """A multilayer perceptron on a tile of samples, backward."""
 
-# mypy: disable-error-code="no-untyped-call, no-untyped-def, misc"
-
 from __future__ import annotations
 
 from numba import float32 as f32
@@ -39,8 +37,8 @@ def backward(net_address, x_address, x_row, rows, scratch_address, gradient_addr
     for o in range(outputs):
         gradient[net[n.HEAD_BIAS_GRADIENT] + o] += total(shifted(d_out, o * tile), rows)
 
-    # From the outputs to the first layer. `d`: the gradient of what comes after layer k - 1. That of
-    # the outputs is [outputs, TILE], that of neurons [TILE, width]: number j of sample i is
+    # From the outputs to the first layer. `d`: the gradient of what comes after layer k - 1. For
+    # the outputs it is [outputs, TILE], for neurons [TILE, width]: number j of sample i is
     # d[i * d_row + j * d_step].
     layer = shifted(net, n.HEADER + n.LAYER * (depth - 1))
     d, d_row, d_step, neurons = d_out, i64(1), tile, outputs

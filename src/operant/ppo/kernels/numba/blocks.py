@@ -13,8 +13,6 @@ before they are stored. On a Xeon of 2023 (AVX-512) 4 rows x 4 vectors reach 163
 64 x 64 weights, OpenBLAS reaches 78 (256 x 64 x 64, one thread, same day).
 """
 
-# mypy: disable-error-code="no-untyped-call, no-untyped-def, misc"
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -165,7 +163,7 @@ def backward_block(
     typing_context: Any, d: Any, d_row: Any, d_step: Any, count: Any, w: Any, number: Any,
     kept: Any, out: Any, width: Any, vectors: Any,
 ) -> Any:  # fmt: skip
-    """``out = (d @ w) * slope(kept)``; number j of row i of `d` is ``d[i * d_row + j * d_step]``."""
+    """``out = (d @ w) * slope(kept)``; ``d[i * d_row + j * d_step]`` is number j of d's row i."""
 
     def write(b: Any, v: int, d: Any, d_row: Any, d_step: Any, count: Any, w: Any, number: Any,
               kept: Any, out: Any, width: Any) -> None:  # fmt: skip

@@ -1,7 +1,5 @@
 """Choices: the parts of a discrete action, each of a certain number of outputs."""
 
-# mypy: disable-error-code="no-untyped-call, no-untyped-def, misc"
-
 from __future__ import annotations
 
 from numba import float32 as f32

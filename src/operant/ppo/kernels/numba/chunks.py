@@ -1,7 +1,5 @@
 """Minibatches, and the chunks that threads share them in."""
 
-# mypy: disable-error-code="no-untyped-call, no-untyped-def, misc"
-
 from __future__ import annotations
 
 from numba import njit

@@ -8,7 +8,7 @@ kernels, under names that stand for everything that is compiled into them.
 from __future__ import annotations
 
 import hashlib
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ _ALSO = (
 _FILE_OF = {unit: file for file, units in _FILES.items() for unit in units}
 
 
-@lru_cache(maxsize=None)
+@cache
 def load_unit(name: str) -> Any:
     """A compiled unit, Numba's ``CFunc``: from its cache, or compiled now."""
     file = _FILE_OF.get(name, name)
@@ -46,7 +46,7 @@ def load_unit(name: str) -> Any:
     return getattr(module, name).compile()
 
 
-@lru_cache(maxsize=1)
+@cache
 def _fingerprint() -> str:
     """Stands for all that may be compiled into a unit."""
     here, root = Path(__file__).parent, Path(operant.__file__).parent

@@ -1,7 +1,5 @@
 """Observations as a network's inputs."""
 
-# mypy: disable-error-code="no-untyped-call, no-untyped-def, misc"
-
 from __future__ import annotations
 
 from numba import float32 as f32

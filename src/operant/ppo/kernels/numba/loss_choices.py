@@ -1,9 +1,8 @@
 """PPO's loss for discrete actions, and its gradient; a tile at a time.
 
-Everything is ``[rows, TILE]``, as in `sample_choices`; formulas are those of `operant.ppo.closed_form`.
+Everything is ``[rows, TILE]``, as in `sample_choices`; for the formulas see
+`operant.ppo.closed_form`.
 """
-
-# mypy: disable-error-code="no-untyped-call, no-untyped-def, misc"
 
 from __future__ import annotations
 
@@ -24,8 +23,8 @@ from operant.ppo.kernels.numba.words import choice, choice_slope
 def loss_choices(count, rows, scratch_address, gradient_address, figures_address, table_address):
     """Fill ``D_OUT`` of actor and critic with the gradient of the loss, after `forward`.
 
-    Of `rows` samples, a multiple of LANES, the first `count` are real: the others get 0. Sums of the
-    samples' figures are added to the figures, float64 ``[5]``.
+    Of `rows` samples, a multiple of LANES, the first `count` are real: the others get 0. Sums of
+    the samples' figures are added to the figures, float64 ``[5]``.
     """
     prefer_wide_vectors()
     table, scratch = at(u64(table_address), i64), at(u64(scratch_address), f32)

@@ -1,7 +1,5 @@
 """PPO's loss for continuous actions, and its gradient; a tile at a time. See `loss_choices`."""
 
-# mypy: disable-error-code="no-untyped-call, no-untyped-def, misc"
-
 from __future__ import annotations
 
 from numba import float32 as f32
@@ -21,9 +19,9 @@ from operant.ppo.kernels.numba.words import gaussian
 def loss_gaussian(count, rows, scratch_address, gradient_address, figures_address, table_address):
     """Fill ``D_OUT`` of actor and critic with the gradient of the loss, after `forward`.
 
-    Of `rows` samples, a multiple of LANES, the first `count` are real: the others get 0. Sums of the
-    samples' figures are added to the figures, float64 ``[5]``, gradients of deviations that
-    are parameters to the gradient.
+    Of `rows` samples, a multiple of LANES, the first `count` are real: the others get 0. Sums of
+    the samples' figures are added to the figures, float64 ``[5]``, gradients of deviations that are
+    parameters to the gradient.
     """
     prefer_wide_vectors()
     table, scratch = at(u64(table_address), i64), at(u64(scratch_address), f32)

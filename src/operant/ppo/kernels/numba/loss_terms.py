@@ -1,7 +1,5 @@
 """The part of PPO's loss that is the same for all actions."""
 
-# mypy: disable-error-code="no-untyped-call, no-untyped-def, misc"
-
 from __future__ import annotations
 
 from numba import float32 as f32

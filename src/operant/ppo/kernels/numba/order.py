@@ -1,7 +1,5 @@
 """Which samples a chunk trains on."""
 
-# mypy: disable-error-code="no-untyped-call, no-untyped-def, misc"
-
 from __future__ import annotations
 
 from numba import float32 as f32
@@ -28,7 +26,7 @@ def order(minibatch, chunk, table_address):
     table = at(u64(table_address), i64)
     places, keys = at(u64(table[t.ORDER]), i32), at(u64(table[t.KEYS]), u64)
     advantage = at(u64(table[t.ADVANTAGE]), f32)
-    start, size, lo, hi = chunk_bounds(table, minibatch, chunk)
+    start, _, lo, hi = chunk_bounds(table, minibatch, chunk)
     count = table[t.STEPS] * table[t.ENVS]
     bits = bits_for(count)
     shift = f64(advantage[shuffled_place(start, count, bits, keys)])

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import torch
 from torch import nn
 
-from operant.models.actor_critic import ActorCritic, ContinuousActorCritic
+from operant.models.actor_critic import ACTIVATIONS, ActorCritic, ContinuousActorCritic
 from operant.ppo.kernels.numba import layout as n
 from operant.ppo.kernels.numba import pieces as p
 from operant.ppo.kernels.numba.activations import NUMBERS
@@ -53,7 +54,7 @@ def _up(count: int, multiple: int) -> int:
 class Piece:
     """One parameter: its shape, and the places of its copies and its gradient; -1: no such copy."""
 
-    parameter: nn.Parameter
+    parameter: torch.Tensor
     rows: int
     columns: int
     gradient: int
@@ -84,7 +85,6 @@ class Plan:
     """
 
     policy: ActorCritic
-    inputs: int
     tile: int
     parts: int
     noise_blocks: int
@@ -96,7 +96,9 @@ class Plan:
 
     def __post_init__(self) -> None:
         policy, tile = self.policy, self.tile
-        self.x_row = _up(self.inputs, ROWS)
+        first = policy.actor[0]
+        assert isinstance(first, nn.Linear)
+        self.x_row = _up(first.in_features, ROWS)
         self.x = self.scratch.take(tile * self.x_row)
         self.noise = self.scratch.take(4 * self.noise_blocks * tile)
         self.action = self.scratch.take(self.parts * tile)
@@ -117,7 +119,7 @@ class Plan:
             self.d_log_std = self.gradient.take(log_std.numel())
             self._add_row(log_std, self.log_std, self.d_log_std)
 
-    def in_order(self, parameters: Sequence[nn.Parameter]) -> None:
+    def in_order(self, parameters: Sequence[torch.Tensor]) -> None:
         """Sort the pieces as an optimiser has the parameters."""
         by_parameter = {id(piece.parameter): piece for piece in self.pieces}
         self.pieces = [by_parameter[id(parameter)] for parameter in parameters]
@@ -191,14 +193,13 @@ class Plan:
         self._add_row(layer.bias, int(record[n.BIAS]), int(record[n.BIAS_GRADIENT]))
         return width
 
-    def _add_row(self, parameter: nn.Parameter, copy: int, gradient: int) -> None:
+    def _add_row(self, parameter: torch.Tensor, copy: int, gradient: int) -> None:
         self.pieces.append(Piece(parameter, 1, parameter.numel(), gradient, 0, copy=copy))
 
 
 def activation_name(policy: ActorCritic) -> str:
     """``"tanh"``, ``"relu"`` or ``"silu"``."""
-    kinds = {nn.Tanh: "tanh", nn.ReLU: "relu", nn.SiLU: "silu"}
-    return kinds[type(policy.actor[1])]  # type: ignore[index]
+    return next(name for name, kind in ACTIVATIONS.items() if type(policy.actor[1]) is kind)
 
 
 def state_dependent_std(policy: ActorCritic) -> bool:

@@ -5,8 +5,6 @@ so that its states, observations and activations stay in the core's cache. Nobod
 What an environment does and what its policy draws depend on who it is alone, not on the tile.
 """
 
-# mypy: disable-error-code="no-untyped-call, no-untyped-def, misc"
-
 from __future__ import annotations
 
 from numba import float32 as f32

@@ -4,8 +4,6 @@ Everything is ``[rows, TILE]``, samples in the lanes of a vector: the loops over
 inner ones, and `load` and `store` tell LLVM that the rows they touch do not overlap.
 """
 
-# mypy: disable-error-code="no-untyped-call, no-untyped-def, misc"
-
 from __future__ import annotations
 
 from numba import float32 as f32

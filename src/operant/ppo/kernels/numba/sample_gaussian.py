@@ -1,7 +1,5 @@
 """From the actor's outputs to continuous actions, a tile at a time; see `sample_choices`."""
 
-# mypy: disable-error-code="no-untyped-call, no-untyped-def, misc"
-
 from __future__ import annotations
 
 from numba import float32 as f32

@@ -5,8 +5,6 @@ can be undone, so different numbers stay different. Four rounds with keys of the
 results those beyond the count are walked on from until one is not, which keeps it a permutation.
 """
 
-# mypy: disable-error-code="no-untyped-call, no-untyped-def, misc"
-
 from __future__ import annotations
 
 import numpy as np

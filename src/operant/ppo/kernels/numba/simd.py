@@ -5,8 +5,6 @@ registers nor uses the machine's approximate reciprocal. So a few hot pieces are
 `Vector`, which turns Python operators into instructions.
 """
 
-# mypy: disable-error-code="no-untyped-call"
-
 from __future__ import annotations
 
 from typing import Any
@@ -112,7 +110,8 @@ def row_sums(builder: Any, rows: list[Vector]) -> Vector:
     so far, the other half the other's.
     """
     while len(rows) > 1:
-        rows = [_folded(builder, a, b, len(rows)) for a, b in zip(rows[::2], rows[1::2])]
+        pairs = zip(rows[::2], rows[1::2], strict=True)
+        rows = [_folded(builder, a, b, len(rows)) for a, b in pairs]
     return rows[0]
 
 

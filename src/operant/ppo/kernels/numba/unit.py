@@ -1,11 +1,9 @@
 """Units: functions that are compiled once and call each other by address.
 
 Numba compiles a function for itself, and again inside each function that calls it. A unit is a C
-function of int64: whoever calls it finds its address in the table. To import a unit's module compiles
-nothing; `compiled` does.
+function of int64: whoever calls it finds its address in the table. To import a unit's module
+compiles nothing; `compiled` does.
 """
-
-# mypy: disable-error-code="no-untyped-call"
 
 from __future__ import annotations
 

@@ -1,13 +1,11 @@
 """An epoch: every sample once, in minibatches; what each training thread runs.
 
-A minibatch is cut into chunks, a fixed number of them, and a chunk into tiles. Threads claim chunks;
-the gradient of a chunk is added up tile by tile in memory of its own, and those of the chunks in a
-fixed order by whoever finishes last, who also moves the parameters. So nobody waits but at the end
-of a minibatch, nobody waits for a thread that does not run, and the result does not depend on how
-many there are.
+A minibatch is cut into chunks, a fixed number of them, and a chunk into tiles. Threads claim
+chunks; the gradient of a chunk is added up tile by tile in memory of its own, and those of the
+chunks in a fixed order by whoever finishes last, who also moves the parameters. So nobody waits but
+at the end of a minibatch, nobody waits for a thread that does not run, and the result does not
+depend on how many there are.
 """
-
-# mypy: disable-error-code="no-untyped-call, no-untyped-def, misc"
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Waiting for other threads, in compiled code."""
 
-# mypy: disable-error-code="no-untyped-call, no-untyped-def, misc"
-
 from __future__ import annotations
 
 from typing import Any

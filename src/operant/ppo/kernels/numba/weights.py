@@ -1,11 +1,9 @@
 """Parameters as kernels want them, and one optimiser step.
 
 PyTorch keeps a layer's weights as ``[neurons, inputs]``. The forward pass wants them the other way
-round, the backward pass as they are, both with rows padded to whole vectors: copies are packed after
-each step; `pieces` says where everything is.
+round, the backward pass as they are, both with rows padded to whole vectors: copies are packed
+after each step; `pieces` says where everything is.
 """
-
-# mypy: disable-error-code="no-untyped-call, no-untyped-def, misc"
 
 from __future__ import annotations
 

@@ -1,0 +1,61 @@
+"""Which jobs the fused engines can do."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from operant.models.actor_critic import (
+    ACTIVATIONS,
+    ActorCritic,
+    ContinuousActorCritic,
+    DiscreteActorCritic,
+)
+from operant.models.distributions import Categorical, Gaussian, MultiCategorical, SquashedGaussian
+from operant.ppo.job import Job
+
+MOST_LAYERS = 3
+MOST_NEURONS = 256
+
+
+def why_not_fused(job: Job) -> str | None:
+    """Why the fused engine cannot do a job, as the end of a sentence; None if it can."""
+    policy = job.policy
+    if type(policy) not in (ActorCritic, ContinuousActorCritic, DiscreteActorCritic):
+        return f"it knows the networks of operant.models, not {type(policy).__name__}"
+    assert isinstance(policy, ActorCritic)
+    if type(job.distribution) not in (Categorical, MultiCategorical, Gaussian):
+        if isinstance(job.distribution, SquashedGaussian):
+            return "it does not squash actions"
+        return f"it does not know the distribution {type(job.distribution).__name__}"
+    trunks = [policy.actor] if policy.critic is None else [policy.actor, policy.critic]
+    for trunk in trunks:
+        reason = _why_not_trunk(trunk)
+        if reason is not None:
+            return reason
+    if len({type(trunk[1]) for trunk in trunks}) > 1:
+        return "its layers have one activation"
+    if any(module._forward_hooks or module._forward_pre_hooks for module in policy.modules()):
+        return "it does not call the policy's forward hooks"
+    if len(job.optimizer.parameters) != len(list(policy.parameters())):
+        return "it trains all parameters, and some are frozen"
+    if not all(parameter.is_contiguous() for parameter in job.optimizer.parameters):
+        return "it needs parameters that are contiguous in memory"
+    return None
+
+
+def _why_not_trunk(trunk: nn.Module) -> str | None:
+    layers = list(trunk) if isinstance(trunk, nn.Sequential) else []
+    pairs = list(zip(layers[::2], layers[1::2], strict=False))
+    known = tuple(ACTIVATIONS.values())
+    if len(layers) % 2 or any(
+        type(layer) is not nn.Linear or type(activation) not in known for layer, activation in pairs
+    ):
+        return "it knows linear layers, each followed by tanh, relu or silu"
+    if not 1 <= len(pairs) <= MOST_LAYERS:
+        return f"it does 1 to {MOST_LAYERS} hidden layers, not {len(pairs)}"
+    if len({type(activation) for _, activation in pairs}) > 1:
+        return "its layers have one activation"
+    widest = max(layer.out_features for layer, _ in pairs if isinstance(layer, nn.Linear))
+    if widest > MOST_NEURONS:
+        return f"its hidden layers have {MOST_NEURONS} neurons at most, not {widest}"
+    return None
