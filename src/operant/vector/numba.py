@@ -205,7 +205,7 @@ def cache_statistics() -> dict[str, int]:
                 if isinstance(kernel, CFunc):
                     hits += kernel.cache_hits
                     misses += 1 - kernel.cache_hits
-                elif isinstance(kernel, Dispatcher) and kernel.py_func.__module__ == name:
+                elif isinstance(kernel, Dispatcher) and kernel.stats.cache_path is not None:
                     hits += sum(kernel.stats.cache_hits.values())
                     misses += sum(kernel.stats.cache_misses.values())
     return {"loaded": hits, "compiled": misses}
