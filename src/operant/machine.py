@@ -23,6 +23,13 @@ _PACKAGES = (
 )
 
 
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def machine() -> dict[str, Any]:
     """What the figures were measured on."""
     import psutil

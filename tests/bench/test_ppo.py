@@ -26,7 +26,9 @@ class FakeTrainer:
 
     def __init__(self, name: str, setting: Setting, order: list[str], clock: Any) -> None:
         self.name, self.setting, self.order, self.clock = name, setting, order, clock
-        self.collect_share = 0.25 if name == "operant" else None
+        ours = {"collect": 0.25, "advantages": 0.05, "update": 0.7}
+        self.shares = ours if name == "operant" else None
+        self.flops_per_step = 2e7 if name == "operant" else None
 
     def train(self, iterations: int) -> None:
         self.order.append(f"{self.name} {iterations}")
@@ -81,10 +83,13 @@ def test_records_are_flat_and_complete(measured: Any) -> None:
         "sps_max": 400,
         "repeats": 3,
         "collect_share": 0.25,
+        "advantages_share": 0.05,
+        "update_share": 0.7,
+        "gflops": 2.0,
         "ratio_to": {"sb3": 25.0},
     }
     assert theirs["num_envs"] == 4  # what it really ran with
-    assert theirs["collect_share"] is None
+    assert theirs["collect_share"] is theirs["update_share"] is theirs["gflops"] is None
     assert theirs["ratio_to"] == {}
 
 
@@ -98,8 +103,13 @@ def test_ours_trains_whole_rollouts_with_the_setting() -> None:
     trainer.train(1)
     trainer.train(3)
     assert trainer._ppo.steps == 4 * 8 * 4
-    assert trainer.collect_share is not None
-    assert 0 < trainer.collect_share < 1
+    assert trainer.shares is not None
+    assert list(trainer.shares) == ["collect", "advantages", "update"]
+    assert min(trainer.shares.values()) > 0
+    assert sum(trainer.shares.values()) == pytest.approx(1)
+    # Two networks 4-8-(2, 1): 2 x 88 operations forward, twice that backward but for the first
+    # layers' 2 x 64; in one epoch and once to act.
+    assert trainer.flops_per_step == 176 + (176 + 2 * 176 - 128)
     trainer.close()
 
 

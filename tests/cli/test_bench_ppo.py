@@ -35,7 +35,7 @@ def test_table_and_frame(bench: Bench, tmp_path: Path) -> None:
     code, out, err = bench(*TINY, *SHORT, "--json", str(target))
     assert code == 0, err
     assert "operant eager" in out
-    assert "collect" in out
+    assert "coll/adv/upd" in out
     data = json.loads(target.read_text())
     assert set(data) == {"machine", "commit", "date", "results"}
     (ours,) = data["results"]
@@ -59,12 +59,14 @@ def test_table_has_a_column_for_each_peer(capsys: pytest.CaptureFixture[str]) ->
     from operant.cli.bench_ppo import _print_table
 
     row = {"env": "CartPole-v1", "num_envs": 8, "threads": 2, "sps_min": 90, "sps_max": 110}
-    ours = {"system": "operant", "engine": "eager", "collect_share": 0.1, "sps": 100}
-    peer = {"system": "sb3", "engine": "sync", "collect_share": None, "sps": 40}
+    ours = {"system": "operant", "engine": "eager", "gflops": 41.6, "sps": 100}
+    peer = {"system": "sb3", "engine": "sync", "gflops": None, "sps": 40}
+    ours |= {"collect_share": 0.1, "advantages_share": 0.02, "update_share": 0.88}
+    peer |= dict.fromkeys(("collect_share", "advantages_share", "update_share"))
     _print_table([row | ours | {"ratio_to": {"sb3": 2.5}}, row | peer | {"ratio_to": {}}])
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[0][-2:] == ["x", "sb3"]
-    assert lines[1][-3:] == ["10%", "10%", "2.50"]
+    assert lines[1][-5:] == ["10%", "42", "10/2/88", "%", "2.50"]
     assert lines[2][-2:] == ["40", "25%"]
 
 

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from operant.ppo.trainer import PPO
 
 
+PARTS = ("collect", "advantages", "update")
+"""Of an iteration."""
+
+
 @dataclass
 class Contender:
     """A PPO, and what it reached in each round."""
@@ -30,7 +34,8 @@ class Contender:
     """As asked for; once measured, what it really ran with."""
     open: Callable[[Setting], Trainer]
     rounds: list[float] = field(default_factory=list)
-    collect_shares: list[float] = field(default_factory=list)
+    shares: list[dict[str, float]] = field(default_factory=list)
+    flops_per_step: float | None = None
 
     @property
     def sps(self) -> float:
@@ -66,33 +71,44 @@ class _Stopwatch(Callback):
     """Adds up where the time goes."""
 
     def __init__(self) -> None:
-        self.collect_s = self.update_s = 0.0
+        self.seconds = [0.0, 0.0, 0.0]
 
     def on_update(self, ppo: PPO, metrics: dict[str, float]) -> None:
         """Add an iteration."""
-        self.collect_s += metrics["collect_seconds"]
-        self.update_s += metrics["update_seconds"]
+        self.seconds = [a + b for a, b in zip(self.seconds, ppo.timings, strict=True)]
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Of the time spent so far, by part."""
+        return {
+            part: seconds / sum(self.seconds)
+            for part, seconds in zip(PARTS, self.seconds, strict=True)
+        }
 
 
 class OurTrainer:
     """See `operant.bench.peers.Trainer`."""
 
-    collect_share: float | None = None
-
     def __init__(self, setting: Setting) -> None:
         from operant.models import PPO
         from operant.ppo.config import Config
-        from operant.ppo.threads import usable_cores
 
+        self._asked = setting
         self._ppo = PPO(setting.env, Config().replaced(_options(setting)))
-        threads = setting.threads or usable_cores() if self._ppo.device.type == "cpu" else 1
-        self.setting = replace(setting, engine=self._ppo.engine.name, threads=threads)
+        self.shares: dict[str, float] | None = None
+        self.flops_per_step: float | None = flops_per_step(self._ppo)
+
+    @property
+    def setting(self) -> Setting:
+        """What it runs with; the number of threads may be found while training."""
+        engine = self._ppo.engine
+        return replace(self._asked, engine=engine.name, threads=engine.threads)
 
     def train(self, iterations: int) -> None:
         """Whole iterations; see `Trainer`."""
         ppo, watch = self._ppo, _Stopwatch()
         ppo.learn(ppo.steps + iterations * self.setting.rollout, watch)
-        self.collect_share = watch.collect_s / (watch.collect_s + watch.update_s)
+        self.shares = watch.shares
 
     def close(self) -> None:
         """Close the environments."""
@@ -144,9 +160,11 @@ def measure(everyone: Sequence[Contender], repeats: int, seconds: float) -> Iter
             yield f"round {round_number + 1} of {repeats}: {contender.label}"
             steps = iterations * trainer.setting.rollout
             contender.rounds.append(steps / _seconds_of(trainer, iterations))
-            if trainer.collect_share is not None:
-                contender.collect_shares.append(trainer.collect_share)
-    for _, trainer, _ in running:
+            if trainer.shares is not None:
+                contender.shares.append(trainer.shares)
+    for contender, trainer, _ in running:
+        contender.setting = trainer.setting
+        contender.flops_per_step = trainer.flops_per_step
         trainer.close()
 
 
@@ -159,7 +177,8 @@ def _seconds_of(trainer: Trainer, iterations: int) -> float:
 def records(everyone: Sequence[Contender]) -> list[dict[str, Any]]:
     """One flat record per contender; ``ratio_to`` compares ours with each peer of the same run.
 
-    ``collect_share`` is the share of the time that went into collecting; None where it is unknown.
+    ``collect_share``, ``advantages_share`` and ``update_share`` are shares of the time, ``gflops``
+    is what the networks' matrix products amount to (10**9 operations a second); None where unknown.
     """
     return [
         {
@@ -178,7 +197,8 @@ def records(everyone: Sequence[Contender]) -> list[dict[str, Any]]:
             "sps_min": round(min(one.rounds)),
             "sps_max": round(max(one.rounds)),
             "repeats": len(one.rounds),
-            "collect_share": _share(one.collect_shares),
+            **{f"{part}_share": _share([found[part] for found in one.shares]) for part in PARTS},
+            "gflops": _gflops(one),
             "ratio_to": {
                 peer.system: round(one.sps / peer.sps, 2)
                 for peer in everyone
@@ -187,6 +207,26 @@ def records(everyone: Sequence[Contender]) -> list[dict[str, Any]]:
         }
         for one in everyone
     ]
+
+
+def flops_per_step(ppo: PPO) -> float:
+    """Operations of the networks' matrix products for a step that is collected and trained on.
+
+    A multiplication and an addition for each weight: once to act, and in each epoch once forward,
+    once for the weight's own gradient, once for that of what came before, if it is not the input.
+    """
+    from torch import nn
+
+    layers = [module for module in ppo.policy.modules() if isinstance(module, nn.Linear)]
+    trunks = [trunk for trunk in ppo.policy.children() if isinstance(trunk, nn.Sequential)]
+    first = [trunk[0] for trunk in trunks if len(trunk) > 0]
+    forward = sum(2 * layer.weight.numel() for layer in layers)
+    backward = 2 * forward - sum(2 * layer.weight.numel() for layer in layers if layer in first)
+    return float(forward + ppo.config.ppo.epochs * (forward + backward))
+
+
+def _gflops(one: Contender) -> float | None:
+    return None if one.flops_per_step is None else round(one.sps * one.flops_per_step / 1e9, 1)
 
 
 def _share(rounds: Sequence[float]) -> float | None:

@@ -21,7 +21,7 @@ def ppo(
     activation: Annotated[str, Option(help="After each hidden layer.")] = "tanh",
     device: Annotated[str, Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     engine: Annotated[str, Option(help="How our loop is executed.")] = "auto",
-    threads: Annotated[int, Option(min=0, help="Our threads on a CPU; 0: one for each core.")] = 0,
+    threads: Annotated[int, Option(min=0, help="Our threads on a CPU; 0: what is fastest.")] = 0,
     peers: Annotated[str, Option(help="Comma-separated: sb3, rejax.")] = "",
     repeats: Annotated[int, Option(min=1, help="Rounds; the median counts.")] = 5,
     seconds: Annotated[
@@ -71,14 +71,15 @@ def _print_table(found: list[dict[str, Any]]) -> None:
     from operant.cli.bench import print_figures
 
     peers = [row["system"] for row in found[1:]]
-    heads = ["system", "env", "envs", "threads", "steps/s", "+-", "collect"]
+    heads = ["system", "env", "envs", "threads", "steps/s", "+-", "GFLOP/s", "coll/adv/upd"]
     rows = []
     for row in found:
         spread = (row["sps_max"] - row["sps_min"]) / row["sps"] / 2
-        share = row["collect_share"]
+        shares = [row[f"{part}_share"] for part in ("collect", "advantages", "update")]
         cells = [f"{row['system']} {row['engine']}", row["env"], str(row["num_envs"])]
         cells += [str(row["threads"]), short(row["sps"]), f"{spread:.0%}"]
-        cells.append("" if share is None else f"{share:.0%}")
+        cells.append("" if row["gflops"] is None else f"{row['gflops']:.0f}")
+        cells.append("" if None in shares else "/".join(f"{100 * s:.0f}" for s in shares) + " %")
         ratios = [row["ratio_to"].get(peer) for peer in peers]
         rows.append(cells + ["" if ratio is None else f"{ratio:.2f}" for ratio in ratios])
     print_figures([*heads, *(f"x {peer}" for peer in peers)], rows)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
+from operant.cli.compile_status import compile_status
 from operant.cli.screen import (
     Interrupted,
     UserError,
@@ -77,7 +78,7 @@ def train(
     with errors.status("starting: loading PyTorch"):
         import operant.ppo.session  # noqa: F401  (seconds, the first time)
     text = "starting: compiling the environment (once for each definition)"
-    with errors.status(text), mistakes():
+    with compile_status(text), mistakes():
         session = _open(env, values, run_id, resume, checkpoint)
         advice = _Advice.of(session, env or str(values.get("env.id", "")), resume)
     try:

@@ -111,7 +111,7 @@ class RunConfig(_Checked):
     device: str = option("auto", "auto, cpu, cuda or cuda:N")
     engine: str = option("auto", "how the loop is executed", choices=ENGINES)
     threads: int = option(
-        0, "threads that train on a CPU; 0: one for each core", least=0, most=1024
+        0, "threads that train on a CPU; 0: as many as prove fastest", least=0, most=1024
     )
     checkpoint_seconds: float = option(
         30.0, "time between checkpoints; 0: after each iteration", least=0.0

@@ -69,6 +69,10 @@ class Engine(Protocol):
     name: str
     buffer: RolloutBuffer
 
+    @property
+    def threads(self) -> int:
+        """Threads that train on a CPU."""
+
     def __init__(self, job: Job) -> None: ...
 
     def collect(self, iteration: int, step: int) -> Episodes:

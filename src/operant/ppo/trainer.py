@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -53,6 +53,14 @@ METRICS = (
     "update_seconds",
 )
 """Figures of an iteration, in the order of the files."""
+
+
+class Timings(NamedTuple):
+    """Seconds that the parts of an iteration took."""
+
+    collect: float
+    advantages: float
+    update: float
 
 
 class PPO:
@@ -133,6 +141,7 @@ class PPO:
         self.recent: deque[tuple[float, int]] = deque(maxlen=WINDOW)
         """Return and length of the last episodes."""
         self._stopping = False
+        self.timings = Timings(0.0, 0.0, 0.0)
         self.random = torch.Generator().manual_seed(config.run.seed)
         """What `predict` samples with."""
 
@@ -200,14 +209,18 @@ class PPO:
                 callback.on_episodes(self, episodes)
 
         self.policy.train()
+        called = time.perf_counter()
         self.engine.advantages()
+        estimated = time.perf_counter()
         ppo, progress = self.config.ppo, self.steps / total
         rate = scheduled(ppo.learning_rate, ppo.learning_rate_schedule, progress)
         clip = scheduled(ppo.clip, ppo.clip_schedule, progress)
         figures = self.engine.update(self.iteration, rate, clip)
         figures |= {"learning_rate": rate, "clip": clip}
+        ended = time.perf_counter()
         figures["collect_seconds"] = collected - began
-        figures["update_seconds"] = time.perf_counter() - collected
+        figures["update_seconds"] = ended - collected
+        self.timings = Timings(collected - began, estimated - called, ended - estimated)
         return figures
 
     def _trained_tensors(self) -> list[torch.Tensor]:

@@ -164,9 +164,8 @@ def _fingerprint() -> str:
 def load_module(name: str, source: str) -> ModuleType:
     """The module with this text, from memory or from the folder of kernels, where Numba finds what
     it compiled for the same text before."""
-    digest = hashlib.sha256(source.encode()).hexdigest()[:16]
-    module_name = f"operant_kernels_{name}_{digest}"
-    path = _write_once(f"{module_name}.py", source)
+    path = module_path(name, source)
+    module_name = path.stem
     spec = importlib.util.spec_from_file_location(module_name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -174,6 +173,12 @@ def load_module(name: str, source: str) -> ModuleType:
     sys.modules[module_name] = module  # Numba looks the module up by name when it loads its cache
     spec.loader.exec_module(module)
     return module
+
+
+def module_path(name: str, source: str) -> Path:
+    """The file with this text, in the folder of kernels; written if it is not there."""
+    digest = hashlib.sha256(source.encode()).hexdigest()[:16]
+    return _write_once(f"operant_kernels_{name}_{digest}.py", source)
 
 
 def _write_once(filename: str, source: str) -> Path:

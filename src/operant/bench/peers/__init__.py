@@ -53,10 +53,14 @@ class Setting:
 class Trainer(Protocol):
     """A PPO that is ready to train."""
 
-    setting: Setting
-    """What it really runs with."""
-    collect_share: float | None
-    """Share of the last `train` that went into collecting, if known."""
+    flops_per_step: float | None
+    """Operations of the networks' matrix products for a step, if known."""
+    shares: dict[str, float] | None
+    """Shares of the last `train`'s time by part of an iteration, if known."""
+
+    @property
+    def setting(self) -> Setting:
+        """What it really runs with."""
 
     def train(self, iterations: int) -> None:
         """Collect and train on so many rollouts; returns when all of it is done."""

@@ -51,10 +51,10 @@ def _device(setting: Setting) -> Any:
 class RejaxTrainer:
     """See `operant.bench.peers.Trainer`."""
 
-    collect_share = None
+    shares = flops_per_step = None
 
     def __init__(self, setting: Setting) -> None:
-        from operant.ppo.threads import usable_cores
+        from operant.machine import usable_cores
 
         jax, self._device = _jax(), _device(setting)
         algorithm = _import().PPO.create(

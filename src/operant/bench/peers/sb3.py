@@ -42,7 +42,7 @@ def _own(setting: Setting) -> Setting:
 class SB3Trainer:
     """See `operant.bench.peers.Trainer`."""
 
-    collect_share = None
+    shares = flops_per_step = None
 
     def __init__(self, setting: Setting) -> None:
         from stable_baselines3.common.env_util import make_vec_env
@@ -92,7 +92,7 @@ class SB3Trainer:
         Several threads win some 10 % on two idle cores, and lose most of the speed as soon as
         anything else runs, because they wait for each other; the faster iteration hides that.
         """
-        from operant.ppo.threads import usable_cores
+        from operant.machine import usable_cores
 
         counts = [1 << k for k in range(usable_cores().bit_length())]
         slower = dict.fromkeys(counts, 0.0)

@@ -11,12 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from operant.machine import usable_cores
 from operant.ppo.engines.base import DATA, BaseEngine
 from operant.ppo.guard import check_action, check_rollout
 from operant.ppo.job import Episodes, Job
 from operant.ppo.loss import Loss, normalized, ppo_loss
 from operant.ppo.noise import fill_uniforms, shuffled
-from operant.ppo.threads import Threads, keep_freed_memory, usable_cores
+from operant.ppo.threads import Threads, keep_freed_memory
 
 SLICE = 4096
 """Samples that go through the networks at once on a CPU, so that activations stay in its caches."""
@@ -36,7 +37,9 @@ class EagerEngine(BaseEngine):
         if on_cpu:
             keep_freed_memory()
         one = not on_cpu or depends_on_order(job.policy)
-        self._threads = Threads(1 if one else job.config.run.threads or usable_cores())
+        self.threads = 1 if one else job.config.run.threads or usable_cores()
+        """Threads that train."""
+        self._threads = Threads(self.threads)
 
     # collect --------------------------------------------------------------------------------
     @torch.inference_mode()

@@ -13,6 +13,7 @@ import time
 import numpy as np
 import torch
 
+from operant.machine import usable_cores
 from operant.models.actor_critic import ActorCritic, OneHot
 from operant.models.distributions import Categorical, Gaussian, MultiCategorical
 from operant.ppo.engines.base import FIGURES, BaseEngine
@@ -21,11 +22,11 @@ from operant.ppo.job import Episodes, Job
 from operant.ppo.kernels.numba import layout as n
 from operant.ppo.kernels.numba import pieces as p
 from operant.ppo.kernels.numba import table as t
-from operant.ppo.kernels.numba.compiled import load_unit
+from operant.ppo.kernels.numba.compiled import load_units
 from operant.ppo.kernels.numba.plan import Plan, aligned, state_dependent_std
 from operant.ppo.kernels.numba.shuffle import shuffle_keys
 from operant.ppo.kernels.numba.table import Table
-from operant.ppo.threads import Threads, usable_cores
+from operant.ppo.threads import TeamSize, Threads
 from operant.vector.numba import NumbaBackend
 
 TILE = 128
@@ -42,13 +43,13 @@ class FusedEngine(BaseEngine):
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
-        self._workers = job.config.run.threads or usable_cores()
-        self._threads = Threads(self._workers)
+        self._size = TeamSize(job.config.run.threads or usable_cores(), job.config.run.threads > 0)
+        self._threads = Threads(self._size.most)
         self._table = Table()
         self._set_policy()
         self._set_samples()
         self._set_optimizer()
-        self._units = {name: load_unit(name) for name in self._needed()}
+        self._units = load_units(self._needed())
         names = {name: name.partition("_")[0] for name in self._units}
         names["order"] = "order_chunk"
         for name, unit in self._units.items():
@@ -61,6 +62,11 @@ class FusedEngine(BaseEngine):
         units = ["forward", "backward", f"sample_{kind}", f"loss_{kind}", "encode", "keep"]
         units += ["order", "finish", "pack", "collect", "estimate", "train_epoch"]
         return units + ["spread"] * int(self._table.words[t.ENCODING] == n.ONE_HOT)
+
+    @property
+    def threads(self) -> int:
+        """Threads that train, as far as is known by now."""
+        return self._size.now
 
     # What kernels are told -------------------------------------------------------------------
     def _set_policy(self) -> None:
@@ -83,7 +89,7 @@ class FusedEngine(BaseEngine):
             weights=aligned(plan.weights.size, np.float32),
             log_std=plan.log_std,
             d_log_std=plan.d_log_std,
-            scratch=aligned(plan.scratch.size * self._workers, np.float32),
+            scratch=aligned(plan.scratch.size * self._size.most, np.float32),
             scratch_size=plan.scratch.size,
             scratch_x=plan.x,
             scratch_noise=plan.noise,
@@ -235,7 +241,7 @@ class FusedEngine(BaseEngine):
         self._table.arrays["control"][:] = 0
         self._table.set(tile=tile)
         unit, address = self._units[name].ctypes, self._table.address
-        self._threads.map(lambda worker: unit(worker, address), range(self._workers))
+        self._threads.map(lambda worker: unit(worker, address), range(self._size.now))
 
     def _keep_finals(self) -> None:
         """Hand the final observations over to the buffer, in order of their ends."""
@@ -274,7 +280,9 @@ class FusedEngine(BaseEngine):
         rows = []
         for epoch in range(ppo.epochs):
             table.set(keys=shuffle_keys(job.config.run.seed, iteration, epoch))
+            began = time.perf_counter()
             self._run("train_epoch", TILE)
+            self._size.took(time.perf_counter() - began)
             rows.append(results.copy())
             if ppo.target_kl and results[:, FIGURES.index("kl")].mean() > ppo.target_kl:
                 break

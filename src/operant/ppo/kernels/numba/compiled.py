@@ -8,6 +8,11 @@ kernels, under names that stand for everything that is compiled into them.
 from __future__ import annotations
 
 import hashlib
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +20,8 @@ from typing import Any
 import numba
 
 import operant
-from operant.vector.numba import load_module
+from operant.machine import usable_cores
+from operant.vector.numba import load_module, module_path
 
 _FILES = {
     "encode": ("encode", "spread"),
@@ -35,22 +41,78 @@ _ALSO = (
 
 
 _FILE_OF = {unit: file for file, units in _FILES.items() for unit in units}
+_SLOWEST = ("sample_choices", "sample_gaussian", "forward", "finish", "train_epoch", "backward")
+"""Units that take longest to compile, the slowest first."""
+_MOST_PROCESSES = 4
+_HERE = Path(__file__).parent
+log = logging.getLogger("operant.compile")
+
+
+def load_units(names: Sequence[str]) -> dict[str, Any]:
+    """Compiled units by name; what is not cached yet is compiled, on several cores.
+
+    What is going on is logged to ``operant.compile``: progress as DEBUG, the time it took as INFO.
+    """
+    missing = sorted((name for name in names if not _is_cached(name)), key=_by_time)
+    if not missing:
+        return {name: load_unit(name) for name in names}
+    began = time.perf_counter()
+    log.debug("compiling the training kernels, once for this machine")
+    helpers = min(usable_cores(), _MOST_PROCESSES, 1 + len(missing) // 3) - 1
+    # The one that needs PyTorch stays here, where it is loaded already.
+    given = [name for name in missing if name != "estimate"]
+    shares = [given[k :: helpers + 1] for k in range(1, helpers + 1)]
+    processes = [_compile_elsewhere(share) for share in shares]
+    theirs = {name for share in shares for name in share}
+    units = {name: load_unit(name) for name in names if name not in theirs}
+    for process in processes:
+        if process is not None:
+            process.wait()
+    units |= {name: load_unit(name) for name in theirs}  # compiles what a process failed to
+    took = time.perf_counter() - began
+    log.info("compiled the training kernels in %.1f s; they are kept for the next run", took)
+    return units
+
+
+def _by_time(name: str) -> int:
+    return _SLOWEST.index(name) if name in _SLOWEST else len(_SLOWEST)
+
+
+def _compile_elsewhere(names: Sequence[str]) -> subprocess.Popen[bytes] | None:
+    """Compile into the cache in another process: Numba compiles one function at a time."""
+    code = f"from {__name__} import load_unit\nfor name in {list(names)!r}: load_unit(name)"
+    nothing = subprocess.DEVNULL
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-c", code], stdin=nothing, stdout=nothing, stderr=nothing
+        )
+    except OSError:
+        return None
+
+
+def _source(name: str) -> tuple[str, str]:
+    """Name and text of the module that a unit is compiled from."""
+    file = _FILE_OF.get(name, name)
+    return f"fused_{file}", f"{(_HERE / f'{file}.py').read_text()}\n# {_fingerprint()}\n"
 
 
 @cache
 def load_unit(name: str) -> Any:
     """A compiled unit, Numba's ``CFunc``: from its cache, or compiled now."""
-    file = _FILE_OF.get(name, name)
-    text = (Path(__file__).parent / f"{file}.py").read_text()
-    module = load_module(f"fused_{file}", f"{text}\n# {_fingerprint()}\n")
-    return getattr(module, name).compile()
+    return getattr(load_module(*_source(name)), name).compile()
+
+
+def _is_cached(name: str) -> bool:
+    """Whether Numba will find the unit in its cache, as far as one can tell from the names."""
+    path = module_path(*_source(name))
+    return any((path.parent / "__pycache__").glob(f"{path.stem}.{name}-*.nbi"))
 
 
 @cache
 def _fingerprint() -> str:
     """Stands for all that may be compiled into a unit."""
-    here, root = Path(__file__).parent, Path(operant.__file__).parent
-    files = sorted(here.glob("*.py"))
+    root = Path(operant.__file__).parent
+    files = sorted(_HERE.glob("*.py"))
     for name in _ALSO:
         path = root / name
         files += sorted(path.glob("*.py")) if path.is_dir() else [path]

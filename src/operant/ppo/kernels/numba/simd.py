@@ -10,11 +10,19 @@ from __future__ import annotations
 from typing import Any
 
 import llvmlite.binding
+import numba
 from llvmlite import ir
 from numba.core import cgutils
 
-_FEATURES = llvmlite.binding.get_host_cpu_features()
-LANES = 16 if _FEATURES.get("avx512f") else 8 if _FEATURES.get("avx") else 4
+
+def _has(feature: str) -> bool:
+    """Whether Numba compiles for machines with this feature: the host's, or as its settings say."""
+    if numba.config.CPU_FEATURES is not None:
+        return f"+{feature}" in numba.config.CPU_FEATURES.split(",")
+    return bool(llvmlite.binding.get_host_cpu_features().get(feature, False))
+
+
+LANES = 16 if _has("avx512f") else 8 if _has("avx2") else 4
 """Numbers in a register."""
 REGISTERS = 16 if LANES == 8 else 32
 """Registers of that width: 16 with AVX, 32 with AVX-512 and NEON."""
