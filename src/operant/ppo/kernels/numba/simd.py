@@ -7,6 +7,7 @@ registers nor uses the machine's approximate reciprocal. So a few hot pieces are
 
 from __future__ import annotations
 
+import platform
 from typing import Any
 
 import llvmlite.binding
@@ -24,8 +25,11 @@ def _has(feature: str) -> bool:
 
 LANES = 16 if _has("avx512f") else 8 if _has("avx2") else 4
 """Numbers in a register."""
-REGISTERS = 16 if LANES == 8 else 32
-"""Registers of that width: 16 with AVX, 32 with AVX-512 and NEON."""
+_X86 = platform.machine().lower() in ("x86_64", "amd64")
+REGISTERS = 16 if _X86 and LANES < 16 else 32
+"""Registers of that width: 16 with SSE and AVX, 32 with AVX-512 and NEON."""
+_ROUNDS_ONCE = not _X86 or _has("fma") or LANES == 16
+"""Whether there is an instruction for a product and a sum; where not, LLVM would call a function."""
 
 FLOAT, INT32, INT64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 VECTOR = ir.VectorType(FLOAT, LANES)
@@ -57,7 +61,9 @@ class Vector:
         return self._new(self.builder.fneg(self.value))
 
     def times_plus(self, factor: Vector | float, addend: Vector | float) -> Vector:
-        """``self * factor + addend``, rounded once."""
+        """``self * factor + addend``, rounded once where the machine can."""
+        if not _ROUNDS_ONCE:
+            return self * factor + addend
         fma = cgutils.get_or_insert_function(
             self.builder.module, ir.FunctionType(VECTOR, [VECTOR] * 3), f"llvm.fma.v{LANES}f32"
         )
