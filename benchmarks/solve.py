@@ -1,4 +1,5 @@
-"""Train every environment from its shipped configuration with five seeds, and evaluate each.
+"""Train every environment from its shipped configuration with five seeds and both engines that a
+CPU has, and evaluate each.
 
     python benchmarks/solve.py benchmarks/results/solved.json docs/results.md
 
@@ -23,6 +24,7 @@ WANTED = {
     "MountainCar-v0": -110.0,
 }
 SEEDS = (1, 2, 3, 4, 5)
+ENGINES = ("fused", "eager")
 
 
 def operant(*arguments: str) -> dict[str, Any]:
@@ -33,9 +35,10 @@ def operant(*arguments: str) -> dict[str, Any]:
     return found
 
 
-def solve(env: str, seed: int) -> dict[str, Any]:
+def solve(env: str, seed: int, engine: str) -> dict[str, Any]:
     """One run: trained, then evaluated over 100 episodes."""
-    trained = operant("train", env, "--seed", str(seed))
+    options = ("--seed", str(seed), "--engine", engine, "--device", "cpu")
+    trained = operant("train", env, *options, "--set", "run.eval_episodes=0")
     tested = operant("eval", trained["run_id"], "--episodes", "100")
     return {
         "env": env,
@@ -58,23 +61,32 @@ def page(data: dict[str, Any]) -> str:
     lines = [
         "# Results",
         "",
-        "Every environment from its shipped configuration (`operant train ENV --seed N`), then "
-        "`operant eval RUN --episodes 100`",
-        "(other episodes, most probable actions). Seconds are of training alone, warm.",
+        "Every environment from its shipped configuration (`operant train ENV --seed N --engine "
+        "E`), then `operant eval RUN",
+        "--episodes 100` (other episodes, most probable actions). Both engines take the same "
+        "steps and the same configuration;",
+        "they differ in rounding and in the order of samples. Seconds are of training alone, warm.",
         f"Machine: {machine['cores']} cores of a shared {machine['cpu']}, no GPU; "
         f"Python {machine['python']}, PyTorch {machine['versions']['torch']}; {data['date'][:10]}.",
         "Written by `benchmarks/solve.py`.",
         "",
-        "| environment | wanted | seed | steps | seconds | return over 100 episodes |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "| environment | wanted | seed | steps | fused: seconds | eager: seconds "
+        "| fused: return over 100 episodes | eager: return over 100 episodes |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for row in data["results"]:
-        lines.append(
-            f"| {row['env']} | {row['wanted']:g} | {row['seed']} | {row['steps']:,} "
-            f"| {row['seconds']:.1f} | {row['mean_return']:.1f} ± {row['std_return']:.1f}"
-            f"{'' if row['reached'] else ' (missed)'} |"
-        )
+    found = {(row["env"], row["seed"], row["engine"]): row for row in data["results"]}
+    for env, wanted in WANTED.items():
+        for seed in SEEDS:
+            rows = [found[env, seed, engine] for engine in ENGINES]
+            cells = [env, f"{wanted:g}", str(seed), f"{rows[0]['steps']:,}"]
+            cells += [f"{row['seconds']:.1f}" for row in rows]
+            lines.append(f"| {' | '.join(cells + [_return(row) for row in rows])} |")
     return "\n".join(lines) + "\n"
+
+
+def _return(row: dict[str, Any]) -> str:
+    missed = "" if row["reached"] else " (missed)"
+    return f"{row['mean_return']:.1f} ± {row['std_return']:.1f}{missed}"
 
 
 def main() -> None:
@@ -84,8 +96,9 @@ def main() -> None:
     found = []
     for env in WANTED:
         for seed in SEEDS:
-            found.append(solve(env, seed))
-            print(found[-1], flush=True)
+            for engine in ENGINES:
+                found.append(solve(env, seed, engine))
+                print(found[-1], flush=True)
     data = frame(found)
     write_json(sys.argv[1], data)
     Path(sys.argv[2]).write_text(page(data), encoding="utf-8")

@@ -16,6 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import operant
+from operant.machine import usable_cores
+from operant.vector import measured_workers
 from operant.vector.numba_jobs import ASLEEP, BLOCK, FIRST, LINE, STOPPED, UNFINISHED
 from operant.vector.workers import Workers, split
 
@@ -160,3 +162,30 @@ def test_a_forked_child_is_told() -> None:
         [sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=120
     )
     assert "make the environment in the child" in done.stdout
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+def test_auto_takes_a_number_that_was_measured(env: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fastest of the numbers tried; timings are made up here."""
+    tried = []
+
+    def seconds(rules: object, num_envs: int, workers: int) -> float:
+        tried.append(workers)
+        assert num_envs == 130
+        return {8: 3.0, 4: 1.0, 2: 1.1, 1: 9.0}[workers]
+
+    monkeypatch.setattr(measured_workers, "_seconds", seconds)
+    monkeypatch.setattr(measured_workers, "usable_cores", lambda: 8)
+    batch = operant.make(env, 130, workers="auto", seed=1)
+    assert batch.workers == 4
+    assert tried == [8, 8, 4, 4, 2, 2, 1, 1]
+    batch.close()
+
+
+def test_auto_is_measured_on_the_batch_itself() -> None:
+    batch = operant.make("CartPole-v1", 70, workers="auto", seed=1)
+    assert 1 <= batch.workers <= usable_cores()
+    assert operant.make("CartPole-v1", 4, backend="reference", workers="auto").workers == 1
+    with pytest.raises(ValueError, match="workers must be an int or 'auto', got 'many'"):
+        operant.make("CartPole-v1", 4, workers="many")
+    batch.close()

@@ -13,7 +13,7 @@ from operant.vector.env import VecEnv
 
 
 class _ClassicVecEnv(VecEnv):
-    def __init__(self, num_envs: int = 1, workers: int = 1, **options: Any) -> None:
+    def __init__(self, num_envs: int = 1, workers: int | str = 1, **options: Any) -> None:
         super().__init__(self.env_class, num_envs, workers=workers, **options)
 
 

@@ -17,6 +17,7 @@ from operant.envs.rules import Rules, call
 from operant.vector.actions import as_actions, bad_action_message
 from operant.vector.backends import choose_backend
 from operant.vector.buffers import Buffers
+from operant.vector.measured_workers import measured_workers
 from operant.vector.seeding import assign_streams, checked_seed, fresh_seed
 from operant.vector.state import read_state, write_state
 
@@ -43,7 +44,8 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         env: the environment class.
         num_envs: how many.
         backend: ``"reference"``, ``"cpu"``, or ``"auto"`` for the fastest one present.
-        workers: threads that share a step (``cpu`` backend). The results do not depend on it.
+        workers: threads that share a step (``cpu`` backend), or ``"auto"``: steps of a batch like
+            this one are timed, and the fastest number is used. The results do not depend on it.
         seed: used by the first ``reset`` that is given none.
         autoreset_mode: when a finished environment is reset, see `gymnasium.vector.AutoresetMode`;
             also its value as a string, such as ``"SameStep"``. SAME_STEP reports the last
@@ -73,7 +75,7 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         num_envs: int = 1,
         *,
         backend: str = "auto",
-        workers: int = 1,
+        workers: int | str = 1,
         seed: int | None = None,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         copy: bool = True,
@@ -91,7 +93,10 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             limit = _checked_count("max_episode_steps", limit, _NO_LIMIT)
         if render_mode not in (None, "rgb_array"):
             raise ValueError(f"render_mode must be 'rgb_array' or None, got {render_mode!r}")
-        workers = _checked_count("workers", workers, max(64, 4 * (os.cpu_count() or 1)))
+        if isinstance(workers, str) and workers != "auto":
+            raise ValueError(f"workers must be an int or 'auto', got {workers!r}")
+        if not isinstance(workers, str):
+            workers = _checked_count("workers", workers, max(64, 4 * (os.cpu_count() or 1)))
         self._first_seed = None if seed is None else checked_seed(seed)
 
         self.rules = Rules.of(env, params)
@@ -112,7 +117,10 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         chosen = choose_backend(backend)
         self.backend = chosen.name
         self.backend_reason = chosen.reason
-        self.workers = workers if chosen.threads else 1
+        self.workers = 1
+        if chosen.threads:
+            measured = isinstance(workers, str)
+            self.workers = measured_workers(self.rules, num_envs) if measured else int(workers)
         self._backend = chosen.create(
             self.rules, b, limit or _NO_LIMIT, self.autoreset_mode, self.workers
         )

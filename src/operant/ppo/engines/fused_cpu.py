@@ -26,7 +26,8 @@ from operant.ppo.kernels.numba.compiled import load_units
 from operant.ppo.kernels.numba.plan import Plan, aligned, state_dependent_std
 from operant.ppo.kernels.numba.shuffle import shuffle_keys
 from operant.ppo.kernels.numba.table import Table
-from operant.ppo.threads import TeamSize, Threads
+from operant.ppo.threads import Threads
+from operant.team_size import TeamSize
 from operant.vector.numba import NumbaBackend
 
 TILE = 128

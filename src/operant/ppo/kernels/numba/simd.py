@@ -18,8 +18,9 @@ from numba.core import cgutils
 
 def _has(feature: str) -> bool:
     """Whether Numba compiles for machines with this feature: the host's, or as its settings say."""
-    if numba.config.CPU_FEATURES is not None:
-        return f"+{feature}" in numba.config.CPU_FEATURES.split(",")
+    wanted: str | None = numba.config.CPU_FEATURES  # type: ignore[attr-defined]
+    if wanted is not None:
+        return f"+{feature}" in wanted.split(",")
     return bool(llvmlite.binding.get_host_cpu_features().get(feature, False))
 
 
@@ -29,7 +30,7 @@ _X86 = platform.machine().lower() in ("x86_64", "amd64")
 REGISTERS = 16 if _X86 and LANES < 16 else 32
 """Registers of that width: 16 with SSE and AVX, 32 with AVX-512 and NEON."""
 _ROUNDS_ONCE = not _X86 or _has("fma") or LANES == 16
-"""Whether there is an instruction for a product and a sum; where not, LLVM would call a function."""
+"""Whether one instruction multiplies and adds; where none does, LLVM would call a function."""
 
 FLOAT, INT32, INT64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 VECTOR = ir.VectorType(FLOAT, LANES)

@@ -1,0 +1,46 @@
+"""How a number of threads is found."""
+
+from __future__ import annotations
+
+import pytest
+
+from operant.team_size import TeamSize
+
+
+def settled(size: TeamSize, seconds: dict[int, float]) -> list[int]:
+    """Sizes tried until it is settled."""
+    tried = []
+    while not size.settled:
+        tried.append(size.now)
+        size.took(seconds[size.now])
+    return tried
+
+
+@pytest.mark.parametrize(
+    ("seconds", "tried", "best"),
+    [
+        ({4: 1.0, 2: 1.9, 1: 4.0}, [4, 4, 2, 2], 4),  # half as many are clearly slower
+        ({4: 1.0, 2: 0.9, 1: 1.7}, [4, 4, 2, 2, 1, 1], 2),
+        ({4: 3.0, 2: 2.0, 1: 1.0}, [4, 4, 2, 2, 1, 1], 1),
+        ({4: 1.0, 2: 1.1, 1: 0.99}, [4, 4, 2, 2, 1, 1], 1),  # not clearly: goes on
+    ],
+)
+def test_the_fastest_is_kept(seconds: dict[int, float], tried: list[int], best: int) -> None:
+    size = TeamSize(4)
+    assert settled(size, seconds) == tried
+    assert size.now == best
+    size.took(0.001)  # later figures change nothing
+    assert size.now == best
+
+
+def test_a_slow_first_try_does_not_count() -> None:
+    size = TeamSize(2)
+    for seconds in (9.0, 1.0, 1.5, 1.4):
+        size.took(seconds)
+    assert (size.now, size.settled) == (2, True)
+
+
+def test_one_size_needs_no_trial() -> None:
+    assert TeamSize(1).settled
+    assert TeamSize(7, fixed=True).settled
+    assert TeamSize(7, fixed=True).now == 7
