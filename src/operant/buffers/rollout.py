@@ -22,6 +22,7 @@ class RolloutBuffer:
       after the last step.
     - ``action`` ``[T, N, *action_shape]``; ``log_prob``, ``value``, ``reward`` float32 ``[T, N]``.
     - ``terminated``, ``truncated`` bool ``[T, N]``.
+    - ``action_mask`` bool ``[T, N, mask_size]``: the actions that were allowed.
     - ``final_value`` float32 ``[T, N]``: value of the final observation where ``truncated``.
     - ``last_value`` float32 ``[N]``: value of ``obs[T]``.
     - ``advantage``, ``target`` float32 ``[T, N]``, written by `compute_advantages`.
@@ -32,6 +33,7 @@ class RolloutBuffer:
         num_steps, num_envs: T and N.
         obs_shape, action_shape: of one environment.
         obs_dtype, action_dtype: of the tensors.
+        mask_size: numbers of an action mask; 0 where there is none.
 
     Raises:
         ValueError: less than one step or environment.
@@ -44,6 +46,7 @@ class RolloutBuffer:
     reward: Tensor
     terminated: Tensor
     truncated: Tensor
+    action_mask: Tensor
     final_value: Tensor
     last_value: Tensor
     advantage: Tensor
@@ -58,6 +61,7 @@ class RolloutBuffer:
         *,
         obs_dtype: torch.dtype = torch.float32,
         action_dtype: torch.dtype = torch.int64,
+        mask_size: int = 0,
     ) -> None:
         if num_steps < 1 or num_envs < 1:
             raise ValueError(
@@ -72,6 +76,7 @@ class RolloutBuffer:
             self._new(name, shape, torch.float32)
         for name in ("terminated", "truncated"):
             self._new(name, shape, torch.bool)
+        self._new("action_mask", (*shape, mask_size), torch.bool)
         self._new("last_value", (num_envs,), torch.float32)
         self._final_obs = np.empty((num_envs, *obs_shape), self.arrays["obs"].dtype)
         self._final_place = np.empty(num_envs, np.int64)

@@ -56,6 +56,12 @@ class Distribution(ABC):
         """The action as the environment takes it."""
 
 
+def masked(head: Tensor, allowed: Tensor) -> Tensor:
+    """Logits `head` ``[B, H]`` with -inf for actions that are not `allowed`, bool ``[B, H]``: they
+    have probability 0, and no gradient."""
+    return head.masked_fill(~allowed, -math.inf)
+
+
 class Categorical(Distribution):
     """One of `n` actions, numbered from `start`; the head holds logits."""
 

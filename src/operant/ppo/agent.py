@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from operant.models.distributions import Distribution
+from operant.models.distributions import Distribution, masked
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,17 @@ class Agent:
     device: torch.device
 
     @torch.inference_mode()
-    def act(self, obs: Any, noise: np.ndarray | None = None) -> np.ndarray:
+    def act(
+        self, obs: Any, noise: np.ndarray | None = None, action_masks: Any = None
+    ) -> np.ndarray:
         """Actions for observations, as the environment takes them; a new array.
 
         Args:
             obs: one observation, or a batch ``[B, *obs_shape]``.
             noise: float32 ``[B, noise_size]`` in [0, 1) to sample with; None: the most probable
                 action (the mean, for Box).
+            action_masks: which actions are allowed, as the environment's ``action_masks()`` gives
+                them: one row, or ``[B, H]``; None: all.
 
         Raises:
             ValueError: a wrong shape.
@@ -47,6 +51,13 @@ class Agent:
             )
         self.policy.eval()
         head, _ = self.policy(torch.from_numpy(np.ascontiguousarray(batch)).to(self.device))
+        if action_masks is not None:
+            allowed = np.asarray(action_masks, np.bool_)
+            if allowed.shape not in (head.shape[-1:] if single else (), tuple(head.shape)):
+                raise ValueError(
+                    f"action_masks must have shape {tuple(head.shape)}, got {allowed.shape}"
+                )
+            head = masked(head, torch.from_numpy(allowed.reshape(head.shape)).to(self.device))
         if noise is None:
             action = self.distribution.mode(head)
         else:

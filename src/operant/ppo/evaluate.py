@@ -125,6 +125,7 @@ def steps(agent: Agent, batch: VecEnv, deterministic: bool, seed: int) -> Iterat
         if not deterministic:
             fill_uniforms(noise, seed, step)
         with one_thread_an_operation():
-            action = agent.act(obs, None if deterministic else noise[0])
+            numbers = None if deterministic else noise[0]
+            action = agent.act(obs, numbers, batch.action_masks() if hasattr(batch, 'action_masks') else None)
         obs, _, _, _, info = batch.step(action)
         step += 1

@@ -30,6 +30,11 @@ class Job:
     obs_normalizer: RunningNormalizer | None
     return_normalizer: RunningNormalizer | None
 
+    @property
+    def mask_size(self) -> int:
+        """Entries of the environment's action mask; 0 where it has none."""
+        return getattr(self.env.rules, "mask_size", 0)
+
     def value(self, obs: Tensor) -> Tensor:
         """Value ``[B]`` of observations ``[B, *obs_shape]``, on the policy's device."""
         only_value = getattr(self.policy, "value", None)

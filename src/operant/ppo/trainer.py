@@ -274,21 +274,22 @@ class PPO:
             self.device,
         )
 
-    def predict(self, obs: Any, deterministic: bool = True) -> np.ndarray:
+    def predict(self, obs: Any, deterministic: bool = True, action_masks: Any = None) -> np.ndarray:
         """Actions for observations, as the environment takes them; a new array.
 
         Args:
             obs: one observation, or a batch ``[B, *obs_shape]``.
             deterministic: the most probable action (the mean, for Box), or a sample.
+            action_masks: which actions are allowed, see `Agent.act`.
 
         Raises:
             ValueError: a wrong shape.
         """
         if deterministic:
-            return self.agent.act(obs)
+            return self.agent.act(obs, None, action_masks)
         batch = 1 if np.shape(obs) == self.env.single_observation_space.shape else len(obs)
         noise = torch.rand(batch, self.distribution.noise_size, generator=self.random)
-        return self.agent.act(obs, noise.numpy())
+        return self.agent.act(obs, noise.numpy(), action_masks)
 
     # Saving ---------------------------------------------------------------------------------
     def save(self, path: str | Path) -> Path:
@@ -344,6 +345,12 @@ class PPO:
             raise ValueError(
                 f"the policy's forward must return {wanted} for {self.env.single_action_space}; "
                 f"for B = 2 it returned shapes {shapes[0]} and {shapes[1]}"
+            )
+        size = getattr(self.env.rules, "mask_size", 0)
+        if size not in (0, self.distribution.head_size):
+            raise ValueError(
+                f"the environment's action mask has {size} entries, the policy's head "
+                f"{self.distribution.head_size}"
             )
 
 

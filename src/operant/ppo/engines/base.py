@@ -10,12 +10,13 @@ import torch
 
 from operant.buffers.advantages import discounted_returns
 from operant.buffers.rollout import RolloutBuffer
+from operant.models.distributions import masked
 from operant.ppo.guard import NonFiniteError
 from operant.ppo.job import Job
 
 FIGURES = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "grad_norm")
 """What an update reports of each minibatch."""
-DATA = ("obs", "action", "log_prob", "target", "value", "advantage")
+DATA = ("obs", "action", "action_mask", "log_prob", "target", "value", "advantage")
 """What an update looks at."""
 
 
@@ -37,6 +38,7 @@ class BaseEngine:
             dist.action_shape,
             obs_dtype=torch.from_numpy(np.empty(0, obs.dtype)).dtype,
             action_dtype=dist.action_dtype,
+            mask_size=job.mask_size,
         )
         self._return_carry = np.zeros(env.num_envs, np.float32)
 
@@ -73,10 +75,12 @@ class BaseEngine:
     def _guilty_env(self) -> int | None:
         """The first environment with a sample whose own loss is not finite, if there is one."""
         data = [tensor.to(self.job.device) for tensor in self.buffer.flat(*DATA)]
-        obs, action, old_log_prob, target, _, advantage = data
+        obs, action, mask, old_log_prob, target, _, advantage = data
         for start in range(0, len(self.buffer), self.buffer.num_envs):
             index = torch.arange(start, start + self.buffer.num_envs, device=self.job.device)
             head, value = self.job.policy(obs[index])
+            if mask.shape[1]:
+                head = masked(head, mask[index])
             log_prob, entropy = self.job.distribution.evaluate(head, action[index])
             ratio = (log_prob - old_log_prob[index]).exp()
             loss = ratio * advantage[index] + entropy + (value - target[index]).square()

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from operant.machine import usable_cores
+from operant.models.distributions import masked
 from operant.ppo.engines.base import DATA, BaseEngine
 from operant.ppo.guard import check_action, check_rollout
 from operant.ppo.job import Episodes, Job
@@ -53,6 +54,10 @@ class EagerEngine(BaseEngine):
         buffer.start(env.get_state()["obs"])
         for t in range(buffer.num_steps):
             head, value = policy(buffer.obs[t].to(device))
+            if job.mask_size:
+                allowed = env.action_masks()
+                buffer.arrays["action_mask"][t] = allowed
+                head = masked(head, buffer.action_mask[t].to(device))
             action, log_prob = dist.sample(head, noise[t].to(device))
             buffer.action[t] = action
             buffer.log_prob[t] = log_prob
@@ -147,8 +152,10 @@ class EagerEngine(BaseEngine):
         ppo = self.job.config.ppo
         # index_select: three times as fast as indexing with [index].
         samples = [x.index_select(0, index) for x in data[:-1]]
-        obs, action, old_log_prob, target, old_value = samples
+        obs, action, mask, old_log_prob, target, old_value = samples
         head, value = self.job.policy(obs)
+        if mask.shape[1]:
+            head = masked(head, mask)
         log_prob, entropy = self.job.distribution.evaluate(head, action)
         return ppo_loss(
             log_prob,

@@ -76,7 +76,9 @@ class FusedEngine(BaseEngine):
         dist, policy = job.distribution, job.policy
         assert isinstance(policy, ActorCritic)
         parts, noise_blocks = int(np.prod(dist.action_shape)), -(-dist.noise_size // 4)
-        self._plan = plan = Plan(policy, TILE, parts, noise_blocks)
+        mask_size = job.mask_size
+        mask_rows = -(-mask_size // n.MASK_BITS)
+        self._plan = plan = Plan(policy, TILE, parts, noise_blocks, mask_rows)
         plan.in_order(job.optimizer.parameters)
         shared = len(plan.nets) == 1
         table.set(
@@ -101,6 +103,8 @@ class FusedEngine(BaseEngine):
             x_row=plan.x_row,
             parts=parts,
             noise_blocks=noise_blocks,
+            mask_size=mask_size,
+            mask_rows=mask_rows,
         )
         if isinstance(dist, Gaussian):
             kind = n.GAUSSIAN_BY_STATE if state_dependent_std(policy) else n.GAUSSIAN
@@ -132,7 +136,7 @@ class FusedEngine(BaseEngine):
         finals = tile * (0 if limit is None else 1 + (steps - 1) // limit)
         one_hot = table.words[t.ENCODING] == n.ONE_HOT
         known = int(table.words[t.INPUT_SIZE]) if one_hot else plan.x_row
-        row = -(-(known + plan.parts + n.DATA_ROWS) // 16) * 16
+        row = -(-(known + plan.parts + n.DATA_ROWS + plan.mask_rows) // 16) * 16
         table.set(**arrays)
         table.set(
             steps=steps,
@@ -223,6 +227,7 @@ class FusedEngine(BaseEngine):
             env_report_return=arrays["report_return"],
             env_report_length=arrays["report_length"],
             **{f"env_{name}": arrays[name] for name in named},
+            env_action_mask=arrays.get("action_mask", 0),
             now_us=time.perf_counter_ns() // 1000,
             first_step=step,
         )

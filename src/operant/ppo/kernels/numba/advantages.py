@@ -47,6 +47,15 @@ def _pack(table, step, lo, count, table_address):
         known[i * row + n.ADVANTAGE] = advantage[first + i]
         known[i * row + n.TARGET] = target[first + i]
         known[i * row + n.OLD_VALUE] = value[first + i]
+    size = table[t.MASK_SIZE]
+    if size > 0:
+        mask = shifted(at(u64(table[t.ACTION_MASK]), u8), first * size)
+        for i in range(count):
+            for word in range(table[t.MASK_ROWS]):
+                bits = 0
+                for k in range(min(n.MASK_BITS, size - word * n.MASK_BITS)):
+                    bits |= i64(mask[i * size + word * n.MASK_BITS + k] != 0) << k
+                known[i * row + n.DATA_ROWS + word] = f32(bits)
 
 
 @Unit

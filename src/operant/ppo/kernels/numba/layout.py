@@ -48,7 +48,9 @@ CHOICES, GAUSSIAN, GAUSSIAN_BY_STATE = range(3)
     WORK_ROWS,
 ) = range(10)
 OLD_LOG_PROB, ADVANTAGE, TARGET, OLD_VALUE, DATA_ROWS = range(5)
-"""Rows of `data`, after those of the action."""
+"""Rows of `data`, after those of the action. After them come those of an action mask, if there is
+one: MASK_BITS truth values as the bits of a whole number, which a float32 holds exactly."""
+MASK_BITS = 24
 FIGURES = (POLICY_LOSS, VALUE_LOSS, ENTROPY, KL, CLIPPED)
 """Rows of `work` whose sums are reported."""
 

@@ -6,7 +6,10 @@ Everything is ``[rows, TILE]``, as in `sample_choices`; for the formulas see
 
 from __future__ import annotations
 
+from math import inf
+
 from numba import float32 as f32
+from numba import int32 as i32
 from numba import int64 as i64
 from numba import uint64 as u64
 
@@ -37,6 +40,12 @@ def loss_choices(count, rows, scratch_address, gradient_address, figures_address
     options = shifted(scratch, table[t.SCRATCH_OPTIONS])
     by_entropy = -options[n.ENTROPY_COEF] * options[n.SHARE]
     sizes = at(u64(table[t.SIZES]), i64)
+    for k in range(table[t.MASK_SIZE]):
+        bits = shifted(data, (parts + n.DATA_ROWS + k // n.MASK_BITS) * tile)
+        logits, bit = shifted(out, k * tile), i32(1 << (k % n.MASK_BITS))
+        for i in range(count):
+            allowed = (i32(bits[i]) & bit) != 0
+            logits[i] = select(allowed, logits[i], f32(-inf))
     log_prob, entropy = shifted(work, n.LOG_PROB * tile), shifted(work, n.ENTROPY * tile)
     for i in range(count):
         store(133, log_prob, i, f32(0))

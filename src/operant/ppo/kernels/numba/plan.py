@@ -88,6 +88,7 @@ class Plan:
     tile: int
     parts: int
     noise_blocks: int
+    mask_rows: int
     weights: Space = field(default_factory=Space)
     gradient: Space = field(default_factory=Space)
     scratch: Space = field(default_factory=lambda: Space(_STAGGER))
@@ -102,7 +103,7 @@ class Plan:
         self.x = self.scratch.take(tile * self.x_row)
         self.noise = self.scratch.take(4 * self.noise_blocks * tile)
         self.action = self.scratch.take(self.parts * tile)
-        self.data = self.scratch.take((self.parts + n.DATA_ROWS) * tile)
+        self.data = self.scratch.take((self.parts + n.DATA_ROWS + self.mask_rows) * tile)
         self.work = self.scratch.take((n.WORK_ROWS + 2 * self.parts) * tile)
         self.options = self.scratch.take(n.OPTIONS)
         self.activation = NUMBERS[activation_name(policy)]

@@ -6,9 +6,12 @@ inner ones, and `load` and `store` tell LLVM that the rows they touch do not ove
 
 from __future__ import annotations
 
+from math import inf
+
 from numba import float32 as f32
 from numba import int32 as i32
 from numba import int64 as i64
+from numba import uint8 as u8
 from numba import uint64 as u64
 
 from operant.lang.intrinsics import at, load, prefer_wide_vectors, select, shifted, store
@@ -36,6 +39,15 @@ def sample_choices(step, lo, count, scratch_address, table_address):
     kept = shifted(at(u64(table[t.ACTION]), i64), (step * table[t.ENVS] + lo) * parts)
     places, starts = at(u64(table[t.ENV_ACTIONS]), i64), at(u64(table[t.STARTS]), i64)
     fill_noise(table, step, lo, count, noise)
+    size = table[t.MASK_SIZE]
+    if size > 0:
+        allowed = shifted(at(u64(table[t.ENV_ACTION_MASK]), u8), lo * size)
+        mask = shifted(at(u64(table[t.ACTION_MASK]), u8), (step * table[t.ENVS] + lo) * size)
+        for k in range(size):
+            logits = shifted(out, k * tile)
+            for i in range(count):
+                mask[i * size + k] = allowed[i * size + k]
+                logits[i] = select(allowed[i * size + k] != 0, logits[i], f32(-inf))
     log_prob, largest = shifted(work, n.LOG_PROB * tile), shifted(work, n.LARGEST * tile)
     sums = shifted(work, n.TOTAL * tile)
     for i in range(count):

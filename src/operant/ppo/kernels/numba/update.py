@@ -54,7 +54,7 @@ def _gather(table, order, count, rows, x, data):
     """Inputs ``x[rows, X_ROW]`` and ``data[:, TILE]`` of the samples ``order[:count]``."""
     samples, row = at(u64(table[t.SAMPLES]), f32), table[t.SAMPLE_ROW]
     x_row, tile, known = table[t.X_ROW], table[t.TILE], table[t.SAMPLE_DATA]
-    entries = table[t.PARTS] + n.DATA_ROWS
+    entries = table[t.PARTS] + n.DATA_ROWS + table[t.MASK_ROWS]
     for i in range(count):
         sample = shifted(samples, i64(order[i]) * row)
         for k in range(known):
