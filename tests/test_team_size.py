@@ -44,3 +44,26 @@ def test_one_size_needs_no_trial() -> None:
     assert TeamSize(1).settled
     assert TeamSize(7, fixed=True).settled
     assert TeamSize(7, fixed=True).now == 7
+
+
+def test_the_trial_is_repeated() -> None:
+    """The other load on a machine changes: after 20 s, or 20 times the trial's own time."""
+    size = TeamSize(2)
+    settled(size, {2: 2.0, 1: 1.0})
+    assert size.now == 1
+    for _ in range(20 * 6):  # the trial took 2 + 2 + 1 + 1 s
+        assert size.settled
+        size.took(1.0)
+    size.took(1.0)
+    assert (size.settled, size.now) == (False, 2)
+    settled(size, {2: 1.0, 1: 2.0})
+    assert size.now == 2
+
+
+def test_a_short_trial_is_repeated_after_twenty_seconds() -> None:
+    size = TeamSize(2)
+    settled(size, {2: 0.01, 1: 0.02})
+    size.took(19.9)
+    assert size.settled
+    size.took(0.2)
+    assert not size.settled

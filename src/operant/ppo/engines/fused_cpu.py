@@ -16,7 +16,7 @@ import torch
 from operant.machine import usable_cores
 from operant.models.actor_critic import ActorCritic, OneHot
 from operant.models.distributions import Categorical, Gaussian, MultiCategorical
-from operant.ppo.engines.base import FIGURES, BaseEngine
+from operant.ppo.engines.base import FIGURES, BaseEngine, check_memory
 from operant.ppo.guard import check_action, check_rollout
 from operant.ppo.job import Episodes, Job
 from operant.ppo.kernels.numba import layout as n
@@ -137,6 +137,7 @@ class FusedEngine(BaseEngine):
         one_hot = table.words[t.ENCODING] == n.ONE_HOT
         known = int(table.words[t.INPUT_SIZE]) if one_hot else plan.x_row
         row = -(-(known + plan.parts + n.DATA_ROWS + plan.mask_rows) // 16) * 16
+        check_memory(steps * envs * (4 * row + 24), f"{steps} steps of {envs}")
         table.set(**arrays)
         table.set(
             steps=steps,
@@ -202,7 +203,7 @@ class FusedEngine(BaseEngine):
         self._pack()
         for name in ("episode_counts", "final_counts", "bad"):
             table.arrays[name][:] = 0
-        buffer.start(job.env.get_state()["obs"])
+        buffer.start(compiled.arrays["obs"][: buffer.num_envs])
         self._run("collect", self._env_tile)
         compiled.state_changed()
         self._keep_finals()
@@ -284,8 +285,8 @@ class FusedEngine(BaseEngine):
         table.arrays["option_values"][n.CLIP] = clip
         self._pack()
         rows = []
-        for epoch in range(ppo.epochs):
-            table.set(keys=shuffle_keys(job.config.run.seed, iteration, epoch))
+        for keys in shuffle_keys(job.config.run.seed, iteration, ppo.epochs):
+            table.set(keys=keys)
             began = time.perf_counter()
             self._run("train_epoch", TILE)
             self._size.took(time.perf_counter() - began)

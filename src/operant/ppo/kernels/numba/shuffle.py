@@ -17,16 +17,22 @@ from operant.vector.philox import philox
 ROUNDS = 4
 
 
-def shuffle_keys(seed: int, iteration: int, epoch: int) -> np.ndarray:
-    """Keys of a permutation, uint64 ``[2 * ROUNDS]``: a multiplier and an addend for each round.
+def shuffle_keys(seed: int, iteration: int, epochs: int) -> np.ndarray:
+    """Keys of a permutation for each epoch, uint64 ``[epochs, 2 * ROUNDS]``: a multiplier and an
+    addend for each round.
 
-    `seed` and `iteration` have 64 bits at most, `epoch` 32.
+    `seed` and `iteration` have 64 bits at most.
     """
-    counter = (iteration & 0xFFFFFFFF, iteration >> 32, epoch, np.arange(ROUNDS))
+    counter = (
+        iteration & 0xFFFFFFFF,
+        iteration >> 32,
+        np.arange(epochs)[:, None],
+        np.arange(ROUNDS),
+    )
     words = philox(counter, (seed & 0xFFFFFFFF, seed >> 32)).astype(np.uint64)
-    pairs = words[0::2] << np.uint64(32) | words[1::2]  # [2, ROUNDS]
+    pairs = words[0::2] << np.uint64(32) | words[1::2]  # [2, epochs, ROUNDS]
     pairs[0] |= np.uint64(1)
-    return np.ascontiguousarray(pairs.T).reshape(-1)
+    return np.ascontiguousarray(np.moveaxis(pairs, 0, -1)).reshape(epochs, 2 * ROUNDS)
 
 
 @njit(nogil=True, error_model="numpy")
