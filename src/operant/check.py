@@ -15,7 +15,8 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 from operant.envs.env import Env
-from operant.envs.rules import Layout, Rules
+from operant.envs.layouts import Layout
+from operant.envs.rules import Rules
 from operant.lang.trace import FLOAT
 from operant.vector.backends import available_backends
 from operant.vector.env import VecEnv

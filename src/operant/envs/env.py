@@ -23,6 +23,8 @@ class Env:
     - ``reset(random, params) -> State``
     - ``step(state, action, random, params) -> (State, reward, terminated)``
     - ``observe(state, params)`` -> the observation's components
+    - ``action_mask(state, params)`` -> a truth value for each action: whether it is allowed
+      (optional; the actions of a MultiDiscrete space component by component)
     - ``render(state, canvas, params)`` draws a picture (optional; plain Python, never compiled)
 
     ``random`` is a tuple of `random_numbers` independent uniform numbers in ``[0, 1)``; ``action``
@@ -56,6 +58,7 @@ class Env:
     reset: ClassVar[Callable[..., Any]]
     step: ClassVar[Callable[..., Any]]
     observe: ClassVar[Callable[..., Any]]
+    action_mask: ClassVar[Callable[..., Any] | None] = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Refuse what cannot be compiled. A class with no rules yet is a base class."""

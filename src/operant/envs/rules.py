@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import math
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 import numpy as np
-from gymnasium import spaces
 
+from operant.envs.layouts import Layout, action_layout, observation_layout, space_of
 from operant.lang.advice import LanguageError
 from operant.lang.trace import BOOL, FLOAT, INT, Program, as_symbol, cast
 
@@ -21,37 +20,23 @@ _DTYPES = {float: FLOAT, int: INT, bool: BOOL}
 NUMPY_DTYPES: dict[str, Any] = {FLOAT: np.float32, INT: np.int32, BOOL: np.bool_}
 MAX_FIELDS = 100
 _MAX_RANDOM = 64
+_ARGUMENTS = {
+    "reset": ("random", "params"),
+    "step": ("state", "action", "random", "params"),
+    "observe": ("state", "params"),
+    "action_mask": ("state", "params"),
+}
 _MAX_FLOAT = float(np.finfo(np.float32).max)
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How a space's values are laid out in a batch buffer of shape ``[num_envs, *shape]``.
-
-    `dtype` is "float" or "int". `scalar` says that one bare number stands for a value, not a tuple.
-    For integer actions the component k must lie in ``low[k] <= value < high[k]``.
-    """
-
-    space: spaces.Space[Any]
-    dtype: str
-    shape: tuple[int, ...]
-    scalar: bool
-    low: tuple[int, ...] = ()
-    high: tuple[int, ...] = ()
-
-    @property
-    def size(self) -> int:
-        """Numbers in one value."""
-        return math.prod(self.shape)
 
 
 @dataclass(frozen=True)
 class Rules:
     """An environment class with its parameters fixed, checked and recorded.
 
-    `reset`, `step` and `observe` are programs over the inputs ``s_<field>``, ``a<k>``, ``u<k>`` and
-    ``p_<parameter>``; outputs are the state's fields, then for `step` the reward and the
-    termination flag, and for `observe` the observation's components.
+    `reset`, `step`, `observe` and `mask` are programs over the inputs ``s_<field>``, ``a<k>``,
+    ``u<k>`` and ``p_<parameter>``; outputs are the state's fields, then for `step` the reward and
+    the termination flag, for `observe` the observation's components, and for `mask` whether each
+    action is allowed, component by component. Without ``action_mask`` there is no `mask`.
     """
 
     env: type[Any]
@@ -63,6 +48,7 @@ class Rules:
     reset: Program
     step: Program
     observe: Program
+    mask: Program | None = None
 
     @classmethod
     def of(cls, env: type[Any], overrides: Mapping[str, Any] | None = None) -> Rules:
@@ -75,14 +61,13 @@ class Rules:
         params = resolve_params(env, overrides or {})
         with _name_bound(env):
             recorder = _Recorder(env, params)
-            programs = [recorder.programs(), recorder.programs()]
-        for name, first, second in zip(("reset", "step", "observe"), *programs, strict=True):
-            if first.signature() != second.signature():
+            programs, again = recorder.programs(), recorder.programs()
+        for name, program in programs.items():
+            if program.signature() != again[name].signature():
                 raise LanguageError(
                     f"{_place(getattr(env, name))}: {name}() gives another program each time it is "
                     "called; it must not keep or draw anything (use `random`)"
                 )
-        reset, step, observe = programs[0]
         return cls(
             env,
             params,
@@ -90,10 +75,16 @@ class Rules:
             recorder.fields,
             recorder.observation,
             recorder.action,
-            reset,
-            step,
-            observe,
+            programs["reset"],
+            programs["step"],
+            programs["observe"],
+            programs.get("action_mask"),
         )
+
+    @property
+    def mask_size(self) -> int:
+        """Truth values in the mask of one environment; 0 without a mask."""
+        return 0 if self.mask is None else len(self.mask.outputs)
 
     @property
     def step_draws(self) -> int:
@@ -142,7 +133,7 @@ def _name_bound(env: type[Any]) -> Iterator[None]:
 
 
 def _functions(env: type[Any]) -> list[Any]:
-    names = ("reset", "step", "observe", "observation_space", "action_space")
+    names = ("reset", "step", "observe", "action_mask", "observation_space", "action_space")
     values: list[Any] = [getattr(env, name, None) for name in names]
     return [value for value in map(inspect.unwrap, values) if hasattr(value, "__globals__")]
 
@@ -197,62 +188,12 @@ def _checked(env: type[Any], name: str, kind: Any, value: Any) -> Any:
     return value
 
 
-def space_of(env: type[Any], attribute: str, params: Any) -> spaces.Space[Any]:
-    """The environment's observation or action space at these parameters."""
-    space = getattr(env, attribute)
-    if not isinstance(space, spaces.Space) and callable(space):
-        space = space(params)
-    if not isinstance(space, spaces.Space):
-        raise TypeError(
-            f"{env.__qualname__}.{attribute} must be a gymnasium space, or a function of the "
-            f"parameters that returns one, got {space!r}"
-        )
-    return space
-
-
-def observation_layout(space: spaces.Space[Any], env: type[Any]) -> Layout:
-    """The layout of an observation space: Box of float32, Discrete or MultiDiscrete."""
-    match space:
-        case spaces.Box(dtype=np.float32):
-            return Layout(space, FLOAT, space.shape, scalar=space.shape == ())
-        case spaces.Discrete():
-            return Layout(space, INT, (), scalar=True)
-        case spaces.MultiDiscrete():
-            return Layout(space, INT, space.shape, scalar=False)
-    raise TypeError(
-        f"{env.__qualname__}.observation_space must be a float32 Box, a Discrete or a "
-        f"MultiDiscrete, got {space}"
-    )
-
-
-def action_layout(space: spaces.Space[Any], env: type[Any]) -> Layout:
-    """The layout of an action space: Discrete, MultiDiscrete, MultiBinary or a Box of float32."""
-    match space:
-        case spaces.Discrete():
-            low = int(space.start)
-            return Layout(space, INT, (), True, (low,), (low + int(space.n),))
-        case spaces.MultiDiscrete():
-            lows = tuple(int(v) for v in np.ravel(space.start))
-            sizes = [int(n) for n in np.ravel(space.nvec)]
-            highs = tuple(low + n for low, n in zip(lows, sizes, strict=True))
-            return Layout(space, INT, space.shape, False, lows, highs)
-        case spaces.MultiBinary():
-            size = math.prod(space.shape)
-            return Layout(space, INT, space.shape, False, (0,) * size, (2,) * size)
-        case spaces.Box(dtype=np.float32):
-            return Layout(space, FLOAT, space.shape, scalar=space.shape == ())
-    raise TypeError(
-        f"{env.__qualname__}.action_space must be a Discrete, MultiDiscrete, MultiBinary or "
-        f"float32 Box, got {space}"
-    )
-
-
 def _is_named_tuple(value: object) -> TypeGuard[type[Any]]:
     return isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields")
 
 
 class _Recorder:
-    """Records the three functions of one environment class at fixed parameters."""
+    """Records the functions of one environment class at fixed parameters."""
 
     def __init__(self, env: type[Any], params: Any) -> None:
         self.env = env
@@ -262,11 +203,10 @@ class _Recorder:
         self.fields = self._state_fields()
         self.observation = observation_layout(space_of(env, "observation_space", params), env)
         self.action = action_layout(space_of(env, "action_space", params), env)
-        for name, allowed in (
-            ("reset", ("random", "params")),
-            ("step", ("state", "action", "random", "params")),
-            ("observe", ("state", "params")),
-        ):
+        self.masked = getattr(env, "action_mask", None) is not None
+        for name, allowed in _ARGUMENTS.items():
+            if name == "action_mask" and not self.masked:
+                continue
             for argument in _arguments(getattr(env, name)):
                 if argument not in allowed:
                     raise LanguageError(
@@ -301,8 +241,10 @@ class _Recorder:
             )
         return fields
 
-    def programs(self) -> tuple[Program, Program, Program]:
-        return self._reset(), self._step(), self._observe()
+    def programs(self) -> dict[str, Program]:
+        """The recorded functions by name; without an action_mask, none of that name."""
+        programs = {"reset": self._reset(), "step": self._step(), "observe": self._observe()}
+        return programs | {"action_mask": self._action_mask()} if self.masked else programs
 
     def _inputs(self, program: Program, *groups: str) -> dict[str, Any]:
         """Symbols for the function's arguments, declared as the program's inputs in order."""
@@ -405,4 +347,29 @@ class _Recorder:
             )
         for k, value in enumerate(values):
             self._output(program, "observe", f"component {k}", value, self.observation.dtype)
+        return program
+
+    def _action_mask(self) -> Program:
+        program = Program()
+        place = _place(self.env.action_mask)
+        if self.action.dtype != INT:
+            raise LanguageError(
+                f"{place}: action_mask() chooses among the actions of a Discrete, MultiDiscrete or "
+                f"MultiBinary action_space, got {self.action.space}"
+            )
+        names = [
+            f"action {self.action.low[component] + k}"
+            + ("" if self.action.scalar else f" of component {component}")
+            for component, count in enumerate(self.action.choices)
+            for k in range(count)
+        ]
+        values = self._run("action_mask", self._inputs(program, "state"))
+        if not isinstance(values, tuple | list) or len(values) != len(names):
+            got = len(values) if isinstance(values, tuple | list) else repr(values)
+            raise LanguageError(
+                f"{place}: action_mask() must return {len(names)} truth values, one for each "
+                f"action of {self.action.space}, got {got}"
+            )
+        for name, value in zip(names, values, strict=True):
+            self._output(program, "action_mask", name, value, BOOL)
         return program

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from operant.envs.rules import Layout
+from operant.envs.layouts import Layout
 from operant.lang.trace import INT
 
 

@@ -47,22 +47,12 @@ class FusedEngine(BaseEngine):
         self._size = TeamSize(job.config.run.threads or usable_cores(), job.config.run.threads > 0)
         self._threads = Threads(self._size.most)
         self._table = Table()
-        self._set_policy()
+        self._set_networks()
+        self._set_actions()
+        self._set_inputs()
         self._set_samples()
         self._set_optimizer()
-        self._units = load_units(self._needed())
-        names = {name: name.partition("_")[0] for name in self._units}
-        names["order"] = "order_chunk"
-        for name, unit in self._units.items():
-            if name not in ("pack", "collect", "estimate", "train_epoch"):
-                self._table.set(**{names[name]: unit.address})
-
-    def _needed(self) -> list[str]:
-        """The units that this job runs."""
-        kind = "choices" if self._table.words[t.KIND] == n.CHOICES else "gaussian"
-        units = ["forward", "backward", f"sample_{kind}", f"loss_{kind}", "encode", "keep"]
-        units += ["order", "finish", "pack", "collect", "estimate", "train_epoch"]
-        return units + ["spread"] * int(self._table.words[t.ENCODING] == n.ONE_HOT)
+        self._set_units()
 
     @property
     def threads(self) -> int:
@@ -70,22 +60,19 @@ class FusedEngine(BaseEngine):
         return self._size.now
 
     # What kernels are told -------------------------------------------------------------------
-    def _set_policy(self) -> None:
-        """The networks, the action's distribution and the encoding of observations."""
-        job, table = self.job, self._table
-        dist, policy = job.distribution, job.policy
+    def _set_networks(self) -> None:
+        """The networks, and scratch memory for every thread."""
+        job, policy, dist = self.job, self.job.policy, self.job.distribution
         assert isinstance(policy, ActorCritic)
         parts, noise_blocks = int(np.prod(dist.action_shape)), -(-dist.noise_size // 4)
-        mask_size = job.mask_size
-        mask_rows = -(-mask_size // n.MASK_BITS)
+        mask_rows = -(-job.mask_size // n.MASK_BITS)
         self._plan = plan = Plan(policy, TILE, parts, noise_blocks, mask_rows)
         plan.in_order(job.optimizer.parameters)
-        shared = len(plan.nets) == 1
-        table.set(
+        self._table.set(
             nets=len(plan.nets),
             actor=plan.nets[0],
             critic=plan.nets[-1],
-            value_row=plan.nets[0][1] - 1 if shared else 0,
+            value_row=policy.actor_head.out_features if policy.critic is None else 0,
             actor_outputs=policy.actor_head.out_features,
             activation=plan.activation,
             piece_count=len(plan.pieces),
@@ -103,17 +90,25 @@ class FusedEngine(BaseEngine):
             x_row=plan.x_row,
             parts=parts,
             noise_blocks=noise_blocks,
-            mask_size=mask_size,
+            mask_size=job.mask_size,
             mask_rows=mask_rows,
         )
+
+    def _set_actions(self) -> None:
+        """What the actor's outputs mean."""
+        dist, table = self.job.distribution, self._table
         if isinstance(dist, Gaussian):
-            kind = n.GAUSSIAN_BY_STATE if state_dependent_std(policy) else n.GAUSSIAN
-            table.set(kind=kind, lows=dist.low.copy(), highs=dist.high.copy())
+            by_state = state_dependent_std(self._plan.policy)
+            table.set(kind=n.GAUSSIAN_BY_STATE if by_state else n.GAUSSIAN)
+            table.set(lows=dist.low.copy(), highs=dist.high.copy())
         else:
             assert isinstance(dist, Categorical | MultiCategorical)
             sizes, starts = choices(dist)
             table.set(kind=n.CHOICES, sizes=np.array(sizes), starts=np.array(starts))
-        encode = policy.encode
+
+    def _set_inputs(self) -> None:
+        """How observations become inputs."""
+        table, encode, normalizer = self._table, self._plan.policy.encode, self.job.obs_normalizer
         numbers = self.buffer.arrays["obs"][0, 0].size
         words = numbers * self.buffer.obs.element_size() // 4
         table.set(input_size=numbers, obs_words=words, encoding=n.PLAIN)
@@ -123,8 +118,8 @@ class FusedEngine(BaseEngine):
             table.set(one_hot_starts=np.array(encode.starts))
         elif self.buffer.obs.dtype != torch.float32:
             table.set(encoding=n.WHOLE)
-        if job.obs_normalizer is not None:
-            table.set(normalize=1, obs_limit=np.array([job.obs_normalizer.clip], np.float32))
+        if normalizer is not None:
+            table.set(normalize=1, obs_limit=np.array([normalizer.clip], np.float32))
 
     def _set_samples(self) -> None:
         """The rollout, and memory for what finishes in it and for its packed samples."""
@@ -194,6 +189,26 @@ class FusedEngine(BaseEngine):
             option_values=options,
             control=aligned(n.LINE * (4 + 2 * ppo.minibatches), np.int64),
         )
+
+    def _set_units(self) -> None:
+        """The compiled functions, and where those are that others call."""
+        words = self._table.words
+        kind = "choices" if words[t.KIND] == n.CHOICES else "gaussian"
+        called = {
+            "forward": "forward",
+            "backward": "backward",
+            "sample": f"sample_{kind}",
+            "loss": f"loss_{kind}",
+            "encode": "encode",
+            "keep": "keep",
+            "order_chunk": "order",
+            "finish": "finish",
+        }
+        if words[t.ENCODING] == n.ONE_HOT:
+            called["spread"] = "spread"
+        run = ("pack", "collect", "estimate", "train_epoch")
+        self._units = load_units([*called.values(), *run])
+        self._table.set(**{word: self._units[unit].address for word, unit in called.items()})
 
     # collect --------------------------------------------------------------------------------
     def collect(self, iteration: int, step: int) -> Episodes:

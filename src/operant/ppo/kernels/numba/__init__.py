@@ -1,15 +1,20 @@
 """Kernels of the `fused` engine on the CPU, for Numba; one idea a file.
 
-- `simd`: vectors of the machine's own width, and the formulas of activations on them.
-- `blocks`: the register-sized matrix product that does all the work.
-- `network`: a multilayer perceptron, forward and backward, on a tile of samples.
-- `words`: exp, log, the closed forms of `operant.ppo.closed_form`, compiled.
-- `heads`: from a network's outputs to actions, or to the gradient of PPO's loss.
-- `shuffle`: which sample comes when, by a bijective hash.
-- `rollout`, `advantages`, `update`: what threads run; entry points, cached on disk.
-- `plan`: where everything is; the only one that knows PyTorch's parameters.
+What threads run: `rollout`, `advantages`, `update`. What these call, by address, see `unit`:
+
+- `forward`, `backward`: a multilayer perceptron on a tile of samples; its heart are the register
+  blocks of `blocks`, made of `simd` and `activations`.
+- `sample_choices`, `sample_gaussian`: from outputs to actions; `noise` are their random numbers.
+- `loss_choices`, `loss_gaussian`, with `loss_terms`: from outputs to the gradient of PPO's loss, by
+  the formulas of `operant.ppo.closed_form`, which `words` makes instructions of.
+- `encode`: observations as inputs. `keep`: what environments answered.
+- `order`, with `chunks` and `shuffle`: which samples a thread trains on.
+- `weights`: parameters as kernels read them, and Adam's step.
+
+Where things are: `plan` finds places for a policy's networks, `table` and `layout` and `pieces` name
+what kernels are told. `compiled` loads the kernels; `waiting` is for threads that have to.
 
 All kernels work on plain pointers, float32. A *tile* is some samples that go through the networks
-together; its activations are sample-major, ``[tile, width]``, so that neurons are the lanes of a
-vector; a network's outputs are ``[outputs, tile]``, so that samples are.
+together; its activations are sample-major, ``[TILE, width]``, so that neurons are the lanes of a
+vector; a network's outputs are ``[outputs, TILE]``, so that samples are.
 """
