@@ -41,7 +41,13 @@ def caller(arguments: int) -> Callable[..., None]:
 def main() -> None:
     """Measure and print a table."""
     hidden = tuple(int(size) for size in (sys.argv[1] if len(sys.argv) > 1 else "64,64").split(","))
-    options = {"num_envs": 2048, "hidden": hidden, "engine": "fused", "entropy_coef": 0.01}
+    options = {
+        "num_envs": 2048,
+        "hidden": hidden,
+        "engine": "fused",
+        "device": "cpu",
+        "entropy_coef": 0.01,
+    }
     ppo = PPO("CartPole-v1", Config(), threads=1, **options)
     engine = ppo.engine
     assert isinstance(engine, FusedEngine)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 import operant
 from operant.lang import clip, sqrt, uniform, where
@@ -75,3 +75,48 @@ class KeepsMemory(Good):
             KeepsMemory.calls[0] += 1
         x = clip(state.x + where(action == 1, 0.5, -0.5), -10.0, 10.0)
         return State(x), -x * x + 1e-9 * KeepsMemory.calls[0], x * x > 64.0
+
+
+class Masked(Good):
+    """Beyond 2, only the way back is allowed."""
+
+    def action_mask(state):
+        return (state.x > -2.0, state.x < 2.0)
+
+
+class NothingAllowed(Good):
+    """On the right of 2 there is nothing left to do."""
+
+    def action_mask(state):
+        return (state.x < 2.0, state.x < 1.5)
+
+
+class NothingAllowedAtTheEnd(Good):
+    """The last state of an episode allows nothing."""
+
+    def step(state, action):
+        x = state.x + where(action == 1, 0.5, -0.5)
+        return State(x), -x * x, x * x > 4.0
+
+    def action_mask(state):
+        return (state.x * state.x <= 4.0, state.x * state.x <= 4.0)
+
+
+class NothingForTheSecond(Good):
+    """Two components, and the second one is out of choices on the left of -1.5."""
+
+    action_space = MultiDiscrete([2, 3])
+
+    def step(state, action):
+        x = clip(state.x + where(action[0] == 1, 0.5, -0.5), -10.0, 10.0)
+        return State(x), -x * x - 0.1 * action[1], x * x > 64.0
+
+    def action_mask(state):
+        return (True, True, state.x > -1.5, state.x > -1.0, state.x > 0.0)
+
+
+class TwoFacedMask(Good):
+    """Allows something else when it is compiled."""
+
+    def action_mask(state):
+        return (True, state.x > (0.5 if isinstance(state.x, np.ndarray) else 0.6))

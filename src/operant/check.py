@@ -55,6 +55,8 @@ def check_env(env: type[Env]) -> Iterator[Finding]:
         ("determinism", _check_determinism),
         ("autoreset", _check_autoreset),
     ]
+    if env.action_mask is not None:
+        checks.append(("masks", _check_masks))
     for name, check in checks:
         try:
             yield Finding(name, True, check(env))
@@ -321,6 +323,57 @@ def _check_autoreset(env: type[Env]) -> str:
 
 def _column(mask: np.ndarray, like: np.ndarray) -> np.ndarray:
     return mask.reshape(-1, *[1] * (like.ndim - 1))
+
+
+def _check_masks(env: type[Env]) -> str:
+    """Masks of all states met, also the last of an episode: NEXT_STEP shows it to the policy."""
+    reference = VecEnv(env, NUM_ENVS, backend="reference")
+    reference.reset(seed=0)
+    masked = 0
+    for name in _backends():
+        batch = VecEnv(env, NUM_ENVS, backend=name)
+        batch.reset(seed=0)
+        for step in range(_steps(env) + 1):
+            masks = _masks(batch)
+            _require_choice(batch, masks, step)
+            masked += int((~masks).sum())
+            reference.set_state(batch.get_state())
+            different = np.argwhere(masks != _masks(reference))
+            if len(different):
+                index, action = different[0]
+                raise CheckFailed(
+                    f"action_mask() differs between reference and {name} {_when(step)} "
+                    f"(environment {index}, value {action}) from the same state"
+                )
+            batch.step(random_actions(batch.rules.action, NUM_ENVS, step))
+    if not masked:
+        return "every action was allowed in every state met"
+    return f"the same on {' and '.join(_backends())}; every state met allows some action"
+
+
+def _masks(batch: VecEnv) -> np.ndarray:
+    masks = batch.action_masks()
+    assert masks is not None
+    return masks
+
+
+def _require_choice(batch: VecEnv, masks: np.ndarray, step: int) -> None:
+    """Raise unless every component of every environment has an allowed action."""
+    layout = batch.rules.action
+    starts = np.cumsum((0, *layout.choices[:-1]))
+    none = ~np.logical_or.reduceat(masks, starts, axis=1)
+    if none.any():
+        index, component = np.argwhere(none)[0]
+        part = "" if layout.scalar else f" of component {component}"
+        last = ", the last state of an episode" if batch.get_state()["done"][index] else ""
+        raise CheckFailed(
+            f"action_mask() allows no action{part} {_when(step)} (environment {index}{last}); "
+            "allow at least one in every state"
+        )
+
+
+def _when(steps: int) -> str:
+    return f"at step {steps}" if steps else "after reset()"
 
 
 def _note_episodes(env: type[Env]) -> Finding:

@@ -28,6 +28,22 @@ def test_user_environments_pass(module: str, name: str, request: pytest.FixtureR
     }
 
 
+def test_masks_are_checked_where_there_are_any(broken: ModuleType) -> None:
+    findings = {finding.name: finding for finding in check_env(broken.Masked)}
+    assert findings["masks"] == Finding(
+        "masks", True, "the same on reference and cpu; every state met allows some action"
+    )
+    assert all(finding.passed for finding in findings.values())
+
+    class Idle(broken.Good):
+        def action_mask(state):
+            return (True, True)
+
+    found = {finding.name: finding.detail for finding in check_env(Idle)}
+    assert found["masks"] == "every action was allowed in every state met"
+    assert "masks" not in {finding.name for finding in check_env(broken.Good)}
+
+
 def test_an_environment_that_never_ends_gets_a_note(broken: ModuleType) -> None:
     class Endless(broken.Good):
         max_episode_steps = None

@@ -305,7 +305,7 @@ BAD_OPTIONS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"workers": 0}, ValueError, "workers must be between 1 and .*, got 0"),
     ({"workers": -1}, ValueError, "workers must be between 1 and .*, got -1"),
     ({"workers": 10**6}, ValueError, "workers must be between 1 and .*, got 1000000"),
-    ({"workers": "2"}, TypeError, "workers must be an int, got str '2'"),
+    ({"workers": "2"}, ValueError, "workers must be an int or 'auto', got '2'"),
     ({"workers": 2.0}, TypeError, "workers must be an int, got float 2.0"),
     ({"workers": True}, TypeError, "workers must be an int, got bool True"),
     ({"workers": None}, TypeError, "workers must be an int, got NoneType None"),

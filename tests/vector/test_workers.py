@@ -100,7 +100,7 @@ def test_sleeping_workers_wake_up_and_go_to_sleep_again() -> None:
     twin = operant.make("CartPole-v1", MANY, workers=1, copy=False)
     env.reset(seed=0)
     twin.reset(seed=0)
-    asleep = env._backend._arrays["control"][FIRST + LINE + ASLEEP :: LINE]
+    asleep = env._backend.arrays["control"][FIRST + LINE + ASLEEP :: LINE]
     actions = np.ones(MANY, np.int64)
     for _ in range(5):
         np.testing.assert_array_equal(env.step(actions)[0], twin.step(actions)[0])
@@ -146,7 +146,7 @@ env = operant.make("CartPole-v1", 20_000, workers=2)
 env.reset(seed=0)
 env.step(np.zeros(20_000, int))
 if os.fork() == 0:
-    control = env._backend._arrays["control"]
+    control = env._backend.arrays["control"]
     try:
         env._backend._workers.wait(lambda: -2)
     except RuntimeError as error:

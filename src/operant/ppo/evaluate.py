@@ -126,8 +126,6 @@ def steps(agent: Agent, batch: VecEnv, deterministic: bool, seed: int) -> Iterat
             fill_uniforms(noise, seed, step)
         with one_thread_an_operation():
             numbers = None if deterministic else noise[0]
-            action = agent.act(
-                obs, numbers, batch.action_masks() if hasattr(batch, "action_masks") else None
-            )
+            action = agent.act(obs, numbers, batch.action_masks())
         obs, _, _, _, info = batch.step(action)
         step += 1

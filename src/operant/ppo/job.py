@@ -33,7 +33,7 @@ class Job:
     @property
     def mask_size(self) -> int:
         """Entries of the environment's action mask; 0 where it has none."""
-        return getattr(self.env.rules, "mask_size", 0)
+        return self.env.rules.mask_size
 
     def value(self, obs: Tensor) -> Tensor:
         """Value ``[B]`` of observations ``[B, *obs_shape]``, on the policy's device."""

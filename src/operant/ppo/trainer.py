@@ -346,7 +346,7 @@ class PPO:
                 f"the policy's forward must return {wanted} for {self.env.single_action_space}; "
                 f"for B = 2 it returned shapes {shapes[0]} and {shapes[1]}"
             )
-        size = getattr(self.env.rules, "mask_size", 0)
+        size = self.env.rules.mask_size
         if size not in (0, self.distribution.head_size):
             raise ValueError(
                 f"the environment's action mask has {size} entries, the policy's head "

@@ -10,6 +10,13 @@ from operant.envs.layouts import Layout
 from operant.lang.trace import INT
 
 
+def fast_dtypes(layout: Layout) -> tuple[np.dtype[Any], ...]:
+    """Dtypes that go to the backend as they are."""
+    if layout.dtype == INT:
+        return (np.dtype(np.int64), np.dtype(np.int32))
+    return (np.dtype(np.float32),)
+
+
 def as_actions(actions: Any, layout: Layout, num_envs: int) -> np.ndarray:
     """`actions` as a contiguous array ``[num_envs, *shape]`` of a kind the backends accept.
 

@@ -21,7 +21,7 @@ class Backend(Protocol):
         """Begin a new episode in the environments of `mask`, bool ``[num_envs]``."""
 
     def observe(self) -> None:
-        """Write the observations from the states."""
+        """Write the observations and the masks from the states."""
 
     def state_changed(self) -> None:
         """Note that someone else wrote to the buffers."""

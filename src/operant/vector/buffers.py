@@ -33,6 +33,7 @@ class Buffers:
     - ``episode_return``, ``steps``: of the running episode. ``start_us``: when it began.
     - ``report_return``, ``report_length``, ``report_time_s``: of those in ``done``, else 0.
     - ``seed``, ``index``, ``episode``: the random stream, see `operant.vector.philox`.
+    - ``action_mask``: which actions the state allows, bool ``[lanes, mask_size]``; True at first.
     """
 
     num_envs: int
@@ -53,15 +54,16 @@ class Buffers:
     seed: np.ndarray
     index: np.ndarray
     episode: np.ndarray
+    action_mask: np.ndarray
 
     @classmethod
     def allocate(cls, rules: Rules, num_envs: int) -> Buffers:
-        """Zeroed buffers for `num_envs` environments."""
+        """Zeroed buffers for `num_envs` environments, every action allowed."""
         lanes = -(-num_envs // LANES) * LANES
         new = Arena(lanes).zeros
         obs_dtype = np.float32 if rules.observation.dtype == FLOAT else np.int64
         action_dtype = NUMPY_DTYPES[rules.action.dtype]
-        return cls(
+        buffers = cls(
             num_envs=num_envs,
             state={name: new(NUMPY_DTYPES[kind]) for name, kind in rules.fields.items()},
             action=tuple(new(action_dtype) for _ in range(rules.action.size)),
@@ -80,7 +82,10 @@ class Buffers:
             seed=new(np.uint64),
             index=new(np.uint32),
             episode=new(np.uint32),
+            action_mask=new(np.bool_, (rules.mask_size,)),
         )
+        buffers.action_mask[:] = True
+        return buffers
 
     @property
     def lanes(self) -> int:

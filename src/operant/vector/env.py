@@ -14,7 +14,7 @@ from gymnasium.vector.utils import batch_space
 
 from operant.envs.env import Env
 from operant.envs.rules import Rules, call
-from operant.vector.actions import as_actions, bad_action_message
+from operant.vector.actions import as_actions, bad_action_message, fast_dtypes
 from operant.vector.backends import choose_backend
 from operant.vector.buffers import Buffers
 from operant.vector.measured_workers import measured_workers
@@ -131,8 +131,9 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             "t": b.cut(b.report_time_s),
         }
         self._done, self._final_obs = b.cut(b.done), b.cut(b.final_obs)
+        self._masks = b.cut(b.action_mask)
         self._action_shape = (self.num_envs, *self.rules.action.shape)
-        self._action_dtypes = _fast_dtypes(self.rules.action.dtype)
+        self._action_dtypes = fast_dtypes(self.rules.action)
         self._was_reset = False
         self._awaits_reset = False  # DISABLED mode: some environment finished and was not reset
         self._reports_episodes = True
@@ -237,6 +238,20 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         call(env.render, state=env.State(*fields), canvas=canvas, params=self.rules.params)
         return canvas.to_array()
 
+    def action_masks(self) -> np.ndarray | None:
+        """Which actions are allowed now, bool ``[num_envs, mask_size]``; None without a mask.
+
+        A row has a value for each action of a Discrete space; for the others those of the first
+        component, then of the second. With ``copy=False`` a view, as other results are.
+
+        Raises:
+            ValueError: closed, or never reset.
+        """
+        self._check_open()
+        if not self._was_reset:
+            raise ValueError("no action masks yet: call reset() first")
+        return None if self.rules.mask is None else self._hand_out(self._masks)
+
     def get_state(self) -> dict[str, np.ndarray]:
         """Everything the future depends on, as copies: ``state.<field>``, ``steps``,
         ``episode_return``, ``done``, the random stream (``seed``, ``index``, ``episode``) and the
@@ -264,6 +279,10 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         written = write_state(self._buffers, state)
         if "obs" not in written:
             self._backend.observe()
+        elif self.rules.mask is not None:  # the masks have to be computed, the observations stay
+            given = self._results[0].copy()
+            self._backend.observe()
+            self._results[0][:] = given
         self._backend.state_changed()
         self._clear_reports()
         if not self._was_reset:
@@ -354,13 +373,6 @@ def _checked_mode(mode: Any) -> AutoresetMode:
             return known
     names = ", ".join(repr(known.value) for known in AutoresetMode)
     raise ValueError(f"autoreset_mode must be one of {names}, got {mode!r}")
-
-
-def _fast_dtypes(kind: str) -> tuple[np.dtype[Any], ...]:
-    """Dtypes that go to the backend as they are."""
-    if kind == "int":
-        return (np.dtype(np.int64), np.dtype(np.int32))
-    return (np.dtype(np.float32),)
 
 
 def _recorded_by_wrapper(env: VecEnv) -> bool:

@@ -85,7 +85,7 @@ class NumbaBackend:
         self._rescan = True
 
     def observe(self) -> None:
-        """Write the observations from the states."""
+        """Write the observations and the masks from the states."""
         self._observe(self._table)
 
     def state_changed(self) -> None:

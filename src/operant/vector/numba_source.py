@@ -10,6 +10,8 @@ backend begins from the same bits. Around them stand the kernels a batch needs:
 - ``work``: a step of the batch by several threads, see `operant.vector.numba_jobs`.
 - ``observe``: observations of everyone.
 
+Each of them writes the masks of the states it leaves behind, if the environment has masks.
+
 Numba compiles a function completely for itself, then again as a part of each function that calls
 it. So the text of a kernel holds everything that is used once, and kernels call each other by
 address.
@@ -24,6 +26,7 @@ from operant.lang.numba_source import composed_words, program_source, word_sourc
 from operant.lang.trace import INT
 from operant.vector.numba_jobs import work_source
 from operant.vector.numba_loop import step_loop
+from operant.vector.numba_mask import mask_function, mask_lines, mask_loop
 from operant.vector.numba_table import KEYS, TYPES, inputs, read, stored, unpack
 
 _HEADER = '''\
@@ -81,10 +84,12 @@ def kernels_source(rules: Rules, version: str, fingerprint: str) -> str:
     parts = [_HEADER.format(name=name, version=version, fingerprint=fingerprint)]
     for flags, suffix, programs in (
         ("FAST", "", [rules.step, rules.observe]),
-        ("EXACT", "_exact", [rules.reset, rules.observe]),
+        ("EXACT", "_exact", [rules.reset, rules.observe, *([rules.mask] if rules.mask else [])]),
     ):
         for word in composed_words(programs):
             parts.append(f"\n@njit(**{flags})\n{word_source(word, suffix)}")
+    if rules.mask is not None:
+        parts.append(mask_function(rules))
     parts += [
         _kernel(rules, _RESET, _reset(rules)),
         _kernel(rules, _STEP, _step_block(rules)),
@@ -161,12 +166,12 @@ def _keys(step: str, episode: str, place: str) -> str:
 
 
 def _observed(rules: Rules) -> list[str]:
-    """Write the observation of environment i from its state, ``new_<field>``."""
+    """Write the observation, and mask, of environment i from its state, ``new_<field>``."""
     values = inputs(rules.observe, s="new_{}")
     lines, outputs = program_source(rules.observe, values, "o", "_exact")
     size = len(outputs)
     stores = [f"obs[{size} * i + {k}] = {stored(rules, out)}" for k, out in enumerate(outputs)]
-    return lines + stores
+    return lines + stores + mask_lines(rules)
 
 
 def _reset(rules: Rules) -> str:
@@ -231,7 +236,7 @@ for j in range(lo, lo + before):
     report_time_s[i] = f32(0.0)
 {draws}limit = i32(max_steps)
 {step_loop(rules)}
-if mode == 0 and before > 0:
+{mask_loop(rules)}if mode == 0 and before > 0:
     call_reset(reset_address, lo, lo + before, finished, now_us, table_address)
     for j in range(lo, lo + before):
         i = finished[j]

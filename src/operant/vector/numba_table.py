@@ -35,6 +35,7 @@ def table_layout(rules: Rules) -> dict[str, str]:
     layout |= {f"action_{k}": TYPES[rules.action.dtype] for k in range(rules.action.size)}
     layout |= {f"draw_{k}": "f32" for k in range(draw_rows(rules))}
     layout |= dict.fromkeys(KEYS, "u32")
+    layout |= {"action_mask": "u8"} if rules.mask_size else {}
     return layout | {
         "obs": obs,
         "final_obs": obs,

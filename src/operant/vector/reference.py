@@ -1,7 +1,7 @@
 """The ``reference`` backend: the author's own functions, run by Python on NumPy arrays.
 
-Nothing is compiled, so a debugger steps into ``reset``, ``step`` and ``observe``. Every other
-backend is tested against this one.
+Nothing is compiled, so a debugger steps into ``reset``, ``step``, ``observe`` and ``action_mask``.
+Every other backend is tested against this one.
 """
 
 from __future__ import annotations
@@ -49,20 +49,24 @@ class ReferenceBackend:
         self._observe(lanes)
 
     def observe(self) -> None:
-        """Write the observations from the states."""
+        """Write the observations and the masks from the states."""
         self._observe(np.arange(self._buffers.num_envs))
 
     def state_changed(self) -> None:
         """Nothing is kept outside the buffers."""
 
     def _observe(self, lanes: np.ndarray) -> None:
-        b = self._buffers
+        b, env = self._buffers, self._rules.env
+        given = {"state": self._state(lanes), "params": self._params}
         with np.errstate(all="ignore"):
-            values = call(self._rules.env.observe, state=self._state(lanes), params=self._params)
+            values = call(env.observe, **given)
+            allowed = call(env.action_mask, **given) if self._rules.mask_size else ()
         values = (values,) if self._rules.observation.scalar else values
         rows = b.obs.reshape(b.lanes, -1)
         for k, value in enumerate(values):
             rows[lanes, k] = value
+        for k, value in enumerate(allowed):
+            b.action_mask[lanes, k] = value
 
     def step(self, actions: np.ndarray, now_us: int) -> int:
         """One step of every environment; how many finished, or -1 if an action is bad."""

@@ -47,6 +47,11 @@ class SingleEnv(gymnasium.Env[Any, Any]):
         obs, reward, terminated, _, _ = self._batch.step(np.asarray(action)[None])
         return obs[0], float(reward[0]), bool(terminated[0]), False, {}
 
+    def action_masks(self) -> np.ndarray | None:
+        """Which actions are allowed now, bool ``[mask_size]``; None without a mask."""
+        masks = self._batch.action_masks()
+        return None if masks is None else masks[0]
+
     def render(self) -> Any:
         """A picture, uint8 ``[height, width, 3]``; None without a render mode."""
         return None if self.render_mode is None else self._batch.render_one(0)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product as product_of
 from typing import Any
 
 import numba
@@ -75,11 +76,14 @@ def check(found: Floats, wanted: Doubles, scale: Doubles | float) -> None:
 
 
 # Products -----------------------------------------------------------------------------------------
-@pytest.mark.parametrize("offset", [0, 3])
 @pytest.mark.parametrize("name", NUMBERS)
-@pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("vectors", EVERY_VECTORS)
-def test_forward(vectors: int, count: int, name: str, offset: int) -> None:
+def test_forward(vectors: int, name: str) -> None:
+    for count, offset in product_of(COUNTS, (0, 3)):
+        check_forward(vectors, count, name, offset)
+
+
+def check_forward(vectors: int, count: int, name: str, offset: int) -> None:
     columns = vectors * LANES
     width, x_row = columns + LANES, count + 5
     x, w = floats(ROWS * x_row, 0, offset), floats(count * width, 1, offset)
@@ -110,11 +114,14 @@ def memory_is_whole(array: Floats) -> bool:
     return bool((memory[:start] == GUARD).all() and (memory[start + array.size :] == GUARD).all())
 
 
-@pytest.mark.parametrize("by_column", [False, True])
 @pytest.mark.parametrize("name", NUMBERS)
-@pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("vectors", EVERY_VECTORS)
-def test_backward(vectors: int, count: int, name: str, by_column: bool) -> None:
+def test_backward(vectors: int, name: str) -> None:
+    for count, by_column in product_of(COUNTS, (False, True)):
+        check_backward(vectors, count, name, by_column)
+
+
+def check_backward(vectors: int, count: int, name: str, by_column: bool) -> None:
     columns = vectors * LANES
     width = columns + LANES
     d_row, d_step = (1, ROWS + 2) if by_column else (count + 3, 1)
@@ -135,10 +142,13 @@ def test_backward(vectors: int, count: int, name: str, by_column: bool) -> None:
     assert memory_is_whole(out)
 
 
-@pytest.mark.parametrize("by_column", [False, True])
-@pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("vectors", EVERY_VECTORS)
-def test_product_adds(vectors: int, count: int, by_column: bool) -> None:
+def test_product_adds(vectors: int) -> None:
+    for count, by_column in product_of(COUNTS, (False, True)):
+        check_product(vectors, count, by_column)
+
+
+def check_product(vectors: int, count: int, by_column: bool) -> None:
     columns = vectors * LANES
     width = columns + LANES
     a_row, a_step = (1, ROWS + 2) if by_column else (count + 3, 1)

@@ -11,7 +11,7 @@ What threads run: `rollout`, `advantages`, `update`. What these call, by address
 - `order`, with `chunks` and `shuffle`: which samples a thread trains on.
 - `weights`: parameters as kernels read them, and Adam's step.
 
-Where things are: `plan` finds places for a policy's networks, `table` and `layout` and `pieces` name
+Where things are: `plan` finds places for a policy's networks; `table`, `layout` and `pieces` name
 what kernels are told. `compiled` loads the kernels; `waiting` is for threads that have to.
 
 All kernels work on plain pointers, float32. A *tile* is some samples that go through the networks
