@@ -10,8 +10,8 @@ from operant.lang.intrinsics import at, prefer_wide_vectors, shifted
 from operant.ppo.kernels.numba import layout as n
 from operant.ppo.kernels.numba import table as t
 from operant.ppo.kernels.numba.blocks import (
+    PANEL,
     ROWS,
-    VECTORS,
     backward_block,
     column_block,
     product_block,
@@ -42,42 +42,45 @@ def backward(net_address, x_address, x_row, rows, scratch_address, gradient_addr
     # d[i * d_row + j * d_step].
     layer = shifted(net, n.HEADER + n.LAYER * (depth - 1))
     d, d_row, d_step, neurons = d_out, i64(1), tile, outputs
-    w = shifted(weights, net[n.HEAD_W])
+    # Weights of a layer are panels, those of the head [outputs, width].
+    w, w_row, panelled = shifted(weights, net[n.HEAD_W]), layer[n.WIDTH], False
     one, two = shifted(scratch, net[n.D_ONE]), shifted(scratch, net[n.D_TWO])
     # a @ b is the gradient of the weights in between.
     a, a_row, a_step = d_out, tile, i64(1)
     a_rows = (outputs + ROWS - 1) // ROWS * ROWS
     b, into = shifted(scratch, layer[n.ACTIVE]), shifted(gradient, net[n.HEAD_GRADIENT])
-    width = layer[n.WIDTH]
+    width, row = layer[n.WIDTH], layer[n.ROW]
     for k in range(depth, -1, -1):
-        for column in range(0, width, VECTORS * LANES):
-            vectors = min(VECTORS, (width - column) // LANES)
-            for row in range(0, a_rows, ROWS):
+        for column in range(0, width, PANEL):
+            vectors = min(PANEL, width - column) // LANES
+            for i in range(0, a_rows, ROWS):
                 product_block(
-                    shifted(a, row * a_row), a_row, a_step, rows, shifted(b, column), width,
-                    shifted(into, row * width + column), vectors,
+                    shifted(a, i * a_row), a_row, a_step, rows, shifted(b, column), row,
+                    shifted(into, i * width + column), width, vectors,
                 )  # fmt: skip
         if k == 0:
             break
         layer = shifted(net, n.HEADER + n.LAYER * (k - 1))
-        width = layer[n.WIDTH]
-        for column in range(0, width, VECTORS * LANES):
-            vectors = min(VECTORS, (width - column) // LANES)
-            for row in range(0, rows, ROWS):
-                place = row * width + column
+        width, row = layer[n.WIDTH], layer[n.ROW]
+        for column in range(0, width, PANEL):
+            columns = min(PANEL, width - column)
+            w_part = shifted(w, column * (neurons if panelled else 1))
+            for i in range(0, rows, ROWS):
+                place = i * row + column
                 backward_block(
-                    shifted(d, row * d_row), d_row, d_step, neurons, shifted(w, column),
-                    table[t.ACTIVATION], shifted(scratch, layer[n.KEPT] + place),
-                    shifted(one, place), width, vectors,
+                    shifted(d, i * d_row), d_row, d_step, neurons, w_part,
+                    columns if panelled else w_row, table[t.ACTIVATION],
+                    shifted(scratch, layer[n.KEPT] + place), shifted(one, place), row,
+                    columns // LANES,
                 )  # fmt: skip
             bias = shifted(gradient, layer[n.BIAS_GRADIENT] + column)
-            column_block(shifted(one, column), rows, width, bias, vectors)
-        d, d_row, d_step, neurons = one, width, i64(1), layer[n.NEURONS]
-        w = shifted(weights, layer[n.W_BACKWARD])
+            column_block(shifted(one, column), row, rows, bias, columns // LANES)
+        d, d_row, d_step, neurons = one, row, i64(1), layer[n.NEURONS]
+        w, panelled = shifted(weights, layer[n.W_BACKWARD]), True
         a, a_row, a_step = x, i64(1), x_row
         if k > 1:
             before = shifted(net, n.HEADER + n.LAYER * (k - 2))
-            a, a_step = shifted(scratch, before[n.ACTIVE]), before[n.WIDTH]
+            a, a_step = shifted(scratch, before[n.ACTIVE]), before[n.ROW]
         a_rows = (layer[n.INPUTS] + ROWS - 1) // ROWS * ROWS
         b, into = one, shifted(gradient, layer[n.GRADIENT])
         one, two = two, one

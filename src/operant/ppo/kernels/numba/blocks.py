@@ -39,6 +39,9 @@ from operant.ppo.kernels.numba.simd import (
 ROWS = 4
 VECTORS = 4 if REGISTERS == 32 else 2
 """Vectors of columns at most: 4 x 4 sums, 4 vectors of `b` and one of `a` fit into 32 registers."""
+PANEL = VECTORS * LANES
+"""Columns of that many vectors. Weights are kept panel by panel: one stays in the first-level cache
+while all samples of a tile pass."""
 
 _FLOATS = types.CPointer(types.float32)
 _INT = types.int64
@@ -128,88 +131,90 @@ def _block(arguments: tuple[Any, ...], write: Callable[..., None]) -> Any:
     return types.void(*arguments, _INT), generate
 
 
-# Blocks are `ROWS` rows of some vectors; `width` is the distance of rows in `kept`, `out` and the
-# weights. `number` is an activation's; `kept` is what its slope is computed from.
+# Blocks are `ROWS` rows of some vectors. ``x_row`` is the distance of rows of `x`, and so on.
+# `number` is an activation's; `kept`, with rows like `out`, is what its slope is computed from.
 
 
 @intrinsic
 def forward_block(
-    typing_context: Any, x: Any, x_row: Any, count: Any, w: Any, bias: Any, number: Any, kept: Any,
-    out: Any, width: Any, vectors: Any,
+    typing_context: Any, x: Any, x_row: Any, count: Any, w: Any, w_row: Any, bias: Any, number: Any,
+    kept: Any, out: Any, out_row: Any, vectors: Any,
 ) -> Any:  # fmt: skip
-    """``out = activation(x @ w + bias)``, x: rows of `count` numbers, `x_row` apart."""
+    """``out = activation(x @ w + bias)``, for rows of `count` numbers."""
 
-    def write(b: Any, v: int, x: Any, x_row: Any, count: Any, w: Any, bias: Any, number: Any,
-              kept: Any, out: Any, width: Any) -> None:  # fmt: skip
+    def write(b: Any, v: int, x: Any, x_row: Any, count: Any, w: Any, w_row: Any, bias: Any,
+              number: Any, kept: Any, out: Any, out_row: Any) -> None:  # fmt: skip
         block = _Sums(b, _loaded(b, v, bias, INT64(0)))
-        block.add_products(count, x, x_row, INT64(1), w, width)
+        block.add_products(count, x, x_row, INT64(1), w, w_row)
         arguments = block.sums
 
         def finish(known: int) -> None:
             if known == SILU:
                 block.sums = arguments
-                block.store(kept, width)
+                block.store(kept, out_row)
             block.sums = [[activation(known, z) for z in row] for row in arguments]
-            block.store(out, width)
+            block.store(out, out_row)
 
         _branches(b, number, ACTIVATIONS, finish)
 
-    types_ = (_FLOATS, _INT, _INT, _FLOATS, _FLOATS, _INT, _FLOATS, _FLOATS, _INT)
+    types_ = (_FLOATS, _INT, _INT, _FLOATS, _INT, _FLOATS, _INT, _FLOATS, _FLOATS, _INT)
     return _block(types_, write)
 
 
 @intrinsic
 def backward_block(
-    typing_context: Any, d: Any, d_row: Any, d_step: Any, count: Any, w: Any, number: Any,
-    kept: Any, out: Any, width: Any, vectors: Any,
+    typing_context: Any, d: Any, d_row: Any, d_step: Any, count: Any, w: Any, w_row: Any,
+    number: Any, kept: Any, out: Any, out_row: Any, vectors: Any,
 ) -> Any:  # fmt: skip
     """``out = (d @ w) * slope(kept)``; ``d[i * d_row + j * d_step]`` is number j of d's row i."""
 
-    def write(b: Any, v: int, d: Any, d_row: Any, d_step: Any, count: Any, w: Any, number: Any,
-              kept: Any, out: Any, width: Any) -> None:  # fmt: skip
+    def write(b: Any, v: int, d: Any, d_row: Any, d_step: Any, count: Any, w: Any, w_row: Any,
+              number: Any, kept: Any, out: Any, out_row: Any) -> None:  # fmt: skip
         zero = Vector(b, ir.Constant(VECTOR, None))
         block = _Sums(b, [[zero] * v for _ in range(ROWS)])
-        block.add_products(count, d, d_row, d_step, w, width)
+        block.add_products(count, d, d_row, d_step, w, w_row)
         behind = block.sums
 
         def finish(known: int) -> None:
-            before = _loaded(b, v, kept, width)
+            before = _loaded(b, v, kept, out_row)
             block.sums = [
                 [d * slope(known, z) for d, z in zip(ds, zs, strict=True)]
                 for ds, zs in zip(behind, before, strict=True)
             ]
-            block.store(out, width)
+            block.store(out, out_row)
 
         _branches(b, number, ACTIVATIONS, finish)
 
-    types_ = (_FLOATS, _INT, _INT, _INT, _FLOATS, _INT, _FLOATS, _FLOATS, _INT)
+    types_ = (_FLOATS, _INT, _INT, _INT, _FLOATS, _INT, _INT, _FLOATS, _FLOATS, _INT)
     return _block(types_, write)
 
 
 @intrinsic
 def product_block(
-    typing_context: Any, a: Any, a_row: Any, a_step: Any, count: Any, b: Any, width: Any, out: Any,
-    vectors: Any,
+    typing_context: Any, a: Any, a_row: Any, a_step: Any, count: Any, b: Any, b_row: Any, out: Any,
+    out_row: Any, vectors: Any,
 ) -> Any:  # fmt: skip
     """``out += a @ b``; number k of row i of `a` is ``a[i * a_row + k * a_step]``, k < count."""
 
     def write(builder: Any, v: int, a: Any, a_row: Any, a_step: Any, count: Any, b: Any,
-              width: Any, out: Any) -> None:  # fmt: skip
-        block = _Sums(builder, _loaded(builder, v, out, width))
-        block.add_products(count, a, a_row, a_step, b, width)
-        block.store(out, width)
+              b_row: Any, out: Any, out_row: Any) -> None:  # fmt: skip
+        block = _Sums(builder, _loaded(builder, v, out, out_row))
+        block.add_products(count, a, a_row, a_step, b, b_row)
+        block.store(out, out_row)
 
-    return _block((_FLOATS, _INT, _INT, _INT, _FLOATS, _INT, _FLOATS), write)
+    return _block((_FLOATS, _INT, _INT, _INT, _FLOATS, _INT, _FLOATS, _INT), write)
 
 
 @intrinsic
-def dot_block(typing_context: Any, h: Any, width: Any, w: Any, bias: Any, out: Any) -> Any:
-    """``out[i] = bias + h[i, :] . w`` for the next `LANES` samples i."""
+def dot_block(
+    typing_context: Any, h: Any, h_row: Any, width: Any, w: Any, bias: Any, out: Any
+) -> Any:
+    """``out[i] = bias + h[i, :width] . w`` for the next `LANES` samples i."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        h, width, w, bias, out = args
+        h, h_row, width, w, bias, out = args
         before, loop, after = builder.block, *(builder.append_basic_block() for _ in range(2))
-        rows = [builder.gep(h, [builder.mul(width, INT64(i))]) for i in range(LANES)]
+        rows = [builder.gep(h, [builder.mul(h_row, INT64(i))]) for i in range(LANES)]
         builder.branch(loop)
         builder.position_at_end(loop)
         k = builder.phi(INT64)
@@ -230,14 +235,16 @@ def dot_block(typing_context: Any, h: Any, width: Any, w: Any, bias: Any, out: A
         store_vector(builder, row_sums(builder, sums) + splat(builder, bias), out, INT64(0))
         return context.get_dummy_value()
 
-    return types.void(_FLOATS, _INT, _FLOATS, types.float32, _FLOATS), generate
+    return types.void(_FLOATS, _INT, _INT, _FLOATS, types.float32, _FLOATS), generate
 
 
 @intrinsic
-def column_block(typing_context: Any, a: Any, rows: Any, width: Any, out: Any, vectors: Any) -> Any:
+def column_block(
+    typing_context: Any, a: Any, a_row: Any, rows: Any, out: Any, vectors: Any
+) -> Any:  # fmt: skip
     """``out += a.sum(0)``, of `rows` rows."""
 
-    def write(b: Any, v: int, a: Any, rows: Any, width: Any, out: Any) -> None:
+    def write(b: Any, v: int, a: Any, a_row: Any, rows: Any, out: Any) -> None:
         before, loop, after = b.block, *(b.append_basic_block() for _ in range(2))
         start = [load_vector(b, out, INT64(k * LANES)) for k in range(v)]
         b.branch(loop)
@@ -245,7 +252,7 @@ def column_block(typing_context: Any, a: Any, rows: Any, width: Any, out: Any, v
         row = b.phi(INT64)
         row.add_incoming(INT64(0), before)
         phis = [b.phi(VECTOR) for _ in range(v)]
-        place = b.mul(row, width)
+        place = b.mul(row, a_row)
         sums = [
             Vector(b, phi) + load_vector(b, a, b.add(place, INT64(k * LANES)))
             for k, phi in enumerate(phis)

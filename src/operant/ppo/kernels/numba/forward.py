@@ -9,7 +9,7 @@ from numba import uint64 as u64
 from operant.lang.intrinsics import at, prefer_wide_vectors, shifted
 from operant.ppo.kernels.numba import layout as n
 from operant.ppo.kernels.numba import table as t
-from operant.ppo.kernels.numba.blocks import ROWS, VECTORS, dot_block, forward_block
+from operant.ppo.kernels.numba.blocks import PANEL, ROWS, dot_block, forward_block
 from operant.ppo.kernels.numba.simd import LANES
 from operant.ppo.kernels.numba.unit import Unit
 
@@ -27,23 +27,24 @@ def forward(net_address, x_address, x_row, rows, scratch_address, table_address)
     h, h_row = at(u64(x_address), f32), x_row
     for k in range(net[n.DEPTH]):
         layer = shifted(net, n.HEADER + n.LAYER * k)
-        inputs, width = layer[n.INPUTS], layer[n.WIDTH]
-        for column in range(0, width, VECTORS * LANES):
-            vectors = min(VECTORS, (width - column) // LANES)
-            w = shifted(weights, layer[n.W_FORWARD] + column)
+        inputs, width, row = layer[n.INPUTS], layer[n.WIDTH], layer[n.ROW]
+        for column in range(0, width, PANEL):
+            columns = min(PANEL, width - column)
+            w = shifted(weights, layer[n.W_FORWARD] + column * inputs)
             bias = shifted(weights, layer[n.BIAS] + column)
-            for row in range(0, rows, ROWS):
-                place = row * width + column
+            for i in range(0, rows, ROWS):
+                place = i * row + column
                 kept = shifted(scratch, layer[n.KEPT] + place)
                 out = shifted(scratch, layer[n.ACTIVE] + place)
                 forward_block(
-                    shifted(h, row * h_row), h_row, inputs, w, bias, table[t.ACTIVATION], kept, out,
-                    width, vectors,
+                    shifted(h, i * h_row), h_row, inputs, w, columns, bias, table[t.ACTIVATION],
+                    kept, out, row, columns // LANES,
                 )  # fmt: skip
-        h, h_row = shifted(scratch, layer[n.ACTIVE]), width
+        h, h_row = shifted(scratch, layer[n.ACTIVE]), row
+    width = shifted(net, n.HEADER + n.LAYER * (net[n.DEPTH] - 1))[n.WIDTH]
     for o in range(net[n.OUTPUTS]):
-        w, bias = shifted(weights, net[n.HEAD_W] + o * h_row), weights[net[n.HEAD_BIAS] + o]
+        w, bias = shifted(weights, net[n.HEAD_W] + o * width), weights[net[n.HEAD_BIAS] + o]
         out = shifted(scratch, net[n.OUT] + o * table[t.TILE])
-        for row in range(0, rows, LANES):
-            dot_block(shifted(h, row * h_row), h_row, w, bias, shifted(out, row))
+        for i in range(0, rows, LANES):
+            dot_block(shifted(h, i * h_row), h_row, width, w, bias, shifted(out, i))
     return 0

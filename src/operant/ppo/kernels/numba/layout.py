@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 # A network: a header, then a record for each hidden layer. W_*, BIAS and HEAD_*: places in the
-# packed weights; *_GRADIENT in a gradient; the others in a thread's scratch memory.
+# packed weights; *_GRADIENT in a gradient; the others in a thread's scratch memory. WIDTH: neurons
+# in whole vectors; ROW: the distance of samples' activations.
 (
     DEPTH,
     OUTPUTS,
@@ -20,6 +21,7 @@ from __future__ import annotations
 (
     INPUTS,
     WIDTH,
+    ROW,
     NEURONS,
     W_FORWARD,
     W_BACKWARD,
@@ -29,7 +31,7 @@ from __future__ import annotations
     ACTIVE,
     KEPT,
     LAYER,
-) = range(11)
+) = range(12)
 
 # The action: what the outputs are.
 CHOICES, GAUSSIAN, GAUSSIAN_BY_STATE = range(3)

@@ -20,7 +20,8 @@ from operant.ppo.kernels.numba.activations import NUMBERS
 from operant.ppo.kernels.numba.blocks import ROWS
 from operant.ppo.kernels.numba.simd import LANES
 
-_LINE = 16  # float32 in a cache line
+_LINE = 16  # float32 in a cache line; rows are one apart from a power of two, or all of them would
+# compete for the same few sets of a cache
 _STAGGER = 5 * _LINE  # between arrays, so that the same row of two is not in the same cache set
 
 
@@ -61,17 +62,19 @@ class Piece:
     gradient_row: int
     gradient_turned: bool = False
     turned: int = -1
-    turned_row: int = 0
+    turned_width: int = 0
     copy: int = -1
-    copy_row: int = 0
+    copy_width: int = 0
+    copy_panelled: bool = False
 
     def record(self) -> list[int]:
         """As kernels read it; the address is up to date only nop."""
         record = [0] * p.PIECE
         record[p.SOURCE] = self.parameter.data_ptr()
         record[p.ROWS], record[p.COLUMNS] = self.rows, self.columns
-        record[p.TURNED], record[p.TURNED_ROW] = self.turned, self.turned_row
-        record[p.COPY], record[p.COPY_ROW] = self.copy, self.copy_row
+        record[p.TURNED], record[p.TURNED_WIDTH] = self.turned, self.turned_width
+        record[p.COPY], record[p.COPY_WIDTH] = self.copy, self.copy_width
+        record[p.COPY_PANELLED] = self.copy_panelled
         record[p.GRADIENT], record[p.GRADIENT_ROW] = self.gradient, self.gradient_row
         record[p.GRADIENT_TURNED] = self.gradient_turned
         return record
@@ -141,7 +144,8 @@ class Plan:
         widest = max(_up(layer.out_features, LANES) for layer in layers)
         net[n.OUT] = self.scratch.take(outputs * tile)
         net[n.D_OUT] = self.scratch.take(_up(outputs, ROWS) * tile)
-        net[n.D_ONE], net[n.D_TWO] = (self.scratch.take(tile * widest) for _ in range(2))
+        row = widest + _LINE
+        net[n.D_ONE], net[n.D_TWO] = (self.scratch.take(tile * row) for _ in range(2))
         net[n.HEAD_W] = self.weights.take(outputs * width)
         net[n.HEAD_BIAS] = self.weights.take(outputs)
         net[n.HEAD_GRADIENT] = self.gradient.take(_up(outputs, ROWS) * width)
@@ -156,7 +160,7 @@ class Plan:
                     gradient=int(net[n.HEAD_GRADIENT]) + first * width,
                     gradient_row=width,
                     copy=int(net[n.HEAD_W]) + first * width,
-                    copy_row=width,
+                    copy_width=width,
                 )
             )
             bias_places = net[n.HEAD_BIAS] + first, net[n.HEAD_BIAS_GRADIENT] + first
@@ -169,14 +173,15 @@ class Plan:
         inputs, neurons = layer.in_features, layer.out_features
         width = _up(neurons, LANES)
         record[n.INPUTS], record[n.WIDTH], record[n.NEURONS] = inputs, width, neurons
+        record[n.ROW] = row = width + _LINE
         record[n.W_FORWARD] = self.weights.take(inputs * width)
         record[n.W_BACKWARD] = self.weights.take(neurons * width_before) if width_before else -1
         record[n.BIAS] = self.weights.take(width)
         record[n.GRADIENT] = self.gradient.take(_up(inputs, ROWS) * width)
         record[n.BIAS_GRADIENT] = self.gradient.take(width)
-        record[n.ACTIVE] = record[n.KEPT] = self.scratch.take(self.tile * width)
+        record[n.ACTIVE] = record[n.KEPT] = self.scratch.take(self.tile * row)
         if self.activation == NUMBERS["silu"]:
-            record[n.KEPT] = self.scratch.take(self.tile * width)
+            record[n.KEPT] = self.scratch.take(self.tile * row)
         self.pieces.append(
             Piece(
                 layer.weight,
@@ -186,9 +191,10 @@ class Plan:
                 gradient_row=width,
                 gradient_turned=True,
                 turned=int(record[n.W_FORWARD]),
-                turned_row=width,
+                turned_width=width,
                 copy=int(record[n.W_BACKWARD]),
-                copy_row=width_before,
+                copy_width=width_before,
+                copy_panelled=True,
             )
         )
         self._add_row(layer.bias, int(record[n.BIAS]), int(record[n.BIAS_GRADIENT]))

@@ -1,8 +1,8 @@
 """Parameters as kernels want them, and one optimiser step.
 
 PyTorch keeps a layer's weights as ``[neurons, inputs]``. The forward pass wants them the other way
-round, the backward pass as they are, both with rows padded to whole vectors: copies are packed
-after each step; `pieces` says where everything is.
+round, the backward pass as they are, both with rows padded to whole vectors, and panel by panel:
+copies are packed after each step; `pieces` says where everything is.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from operant.lang.intrinsics import at, prefer_wide_vectors, shifted, sqrt
 from operant.ppo.kernels.numba import layout as n
 from operant.ppo.kernels.numba import pieces as p
 from operant.ppo.kernels.numba import table as t
+from operant.ppo.kernels.numba.blocks import PANEL
 from operant.ppo.kernels.numba.chunks import chunk_bounds
 from operant.ppo.kernels.numba.unit import Unit
 
@@ -32,15 +33,25 @@ def _pack_weights(table):
         source = at(u64(piece[p.SOURCE]), f32)
         rows, columns = piece[p.ROWS], piece[p.COLUMNS]
         if piece[p.TURNED] >= 0:
-            turned = shifted(weights, piece[p.TURNED])
+            turned, width = shifted(weights, piece[p.TURNED]), piece[p.TURNED_WIDTH]
             for c in range(columns):
                 for r in range(rows):
-                    turned[c * piece[p.TURNED_ROW] + r] = source[r * columns + c]
+                    turned[_panel_place(c, r, columns, width)] = source[r * columns + c]
         if piece[p.COPY] >= 0:
-            copy = shifted(weights, piece[p.COPY])
+            copy, width = shifted(weights, piece[p.COPY]), piece[p.COPY_WIDTH]
             for r in range(rows):
                 for c in range(columns):
-                    copy[r * piece[p.COPY_ROW] + c] = source[r * columns + c]
+                    place = r * width + c
+                    if piece[p.COPY_PANELLED]:
+                        place = _panel_place(r, c, rows, width)
+                    copy[place] = source[r * columns + c]
+
+
+@njit(nogil=True, error_model="numpy")
+def _panel_place(row, column, rows, width):
+    """Where a number of a matrix ``[rows, width]`` is that is kept panel by panel."""
+    first = column // PANEL * PANEL
+    return first * rows + row * min(PANEL, width - first) + column - first
 
 
 @njit(nogil=True, error_model="numpy")
