@@ -261,3 +261,27 @@ def test_equal_advantages_are_centred_not_blown_up(tasks: Tasks) -> None:
     figures = ppo.engine.update(0, 0.0, CLIP)
     assert figures["policy_loss"] == 0
     assert not ppo.optimizer.gradient.any()
+
+
+@pytest.mark.parametrize("task", ["Turns", "Doors", "Arm"])
+@pytest.mark.parametrize("activation", ["tanh", "relu", "silu"])
+def test_what_was_in_scratch_memory_before_does_not_matter(
+    tasks: Tasks, task: str, activation: str
+) -> None:
+    """Tiles are not full, widths no whole vectors: what lies beyond is never part of a result."""
+    options = {"activation": activation, "normalize_obs": task != "Doors", "hidden": (9, 21)}
+    ppo = collected(tasks[task], **options)
+    scratch = ppo.engine._table.arrays["scratch"]
+    ppo.engine.update(0, 0.0, CLIP)
+    wanted = ppo.optimizer.gradient.clone()
+    for junk in (np.nan, np.inf, 1e30):
+        scratch[:] = junk
+        ppo.engine.update(0, 0.0, CLIP)
+        assert torch.equal(ppo.optimizer.gradient, wanted)
+    state, values = ppo.env.get_state(), []
+    for junk in (0.0, np.nan):
+        ppo.env.set_state(state)
+        scratch[:] = junk
+        ppo.engine.collect(1, 13)
+        values.append(ppo.engine.buffer.value.clone())
+    assert torch.equal(*values)

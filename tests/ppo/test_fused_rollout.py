@@ -137,6 +137,25 @@ def test_steps_beyond_32_bits_draw_their_own_numbers(tasks: Tasks) -> None:
     np.testing.assert_array_equal(actions, eager.engine.buffer.arrays["action"])
 
 
+def test_the_extremes_of_a_draw(tasks: Tasks) -> None:
+    """With seed 5, environment 32 draws 0.0 at step 105169, and environment 61 the largest number
+    below 1 at step 219513: neither a masked action nor one that does not exist comes of it."""
+    fused, eager = pair(tasks["Turns"], num_envs=64, num_steps=1, hidden=(8,))
+    random = np.random.default_rng(0)
+    for _ in range(40):
+        bias = torch.from_numpy(random.standard_normal(3).astype(np.float32))
+        for ppo in (fused, eager):
+            with torch.no_grad():
+                ppo.policy.actor_head.weight.zero_()
+                ppo.policy.actor_head.bias.copy_(bias)
+            ppo.engine.collect(0, 219513)
+            assert ppo.engine.buffer.action[0, 61] == 2
+            with torch.no_grad():
+                ppo.policy.actor_head.bias[0] = -torch.inf
+            ppo.engine.collect(0, 105169)
+            assert ppo.engine.buffer.action[0, 32] == 1
+
+
 @pytest.mark.parametrize("by_state", [False, True], ids=["parameters", "by state"])
 @pytest.mark.parametrize(("task", "envs"), [("Push", 1), ("Push", 65), ("Arm", 7), ("Arm", 130)])
 def test_continuous_rollouts_are_near_the_eager_ones(
@@ -162,11 +181,31 @@ def test_a_rollout_is_what_policy_and_environment_do(tasks: Tasks, task: str) ->
     ppo = made("fused", tasks[task], num_envs=70)
     ppo.engine.collect(0, 0)  # so that episodes are under way
     twin = operant.make(tasks[task], 70, backend="cpu", autoreset_mode="SameStep")
-    obs = twin.set_state(ppo.env.get_state())
-    episodes = ppo.engine.collect(1, STEPS)
+    twin.set_state(ppo.env.get_state())
+    action = check_rollout(ppo, twin, 1)
+    for _ in range(9):  # by hand, with what the engine left behind
+        results = [env.step(action) for env in (ppo.env, twin)]
+        for ours, theirs in zip(results[0][:4], results[1][:4], strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    assert_same_states(ppo.env, twin)
+    check_rollout(ppo, twin, 2)  # and the other way round
+    old = twin.get_state()
+    for env in (ppo.env, twin):
+        env.reset(seed=3)
+        env.step(action)
+    check_rollout(ppo, twin, 3)
+    for env in (ppo.env, twin):
+        env.set_state(old)
+    check_rollout(ppo, twin, 4)
+
+
+def check_rollout(ppo: PPO, twin: Any, iteration: int) -> Any:
+    """Collect, and do the same with a twin of the environments; the last action."""
+    start = twin.get_state()["obs"]
+    episodes = ppo.engine.collect(iteration, iteration * STEPS)
     buffer, arrays = ppo.engine.buffer, ppo.engine.buffer.arrays
-    np.testing.assert_array_equal(arrays["obs"][0], obs)
-    ends, finals = [], []
+    np.testing.assert_array_equal(arrays["obs"][0], start)
+    ends, finals, action = [], [], None
     for t in range(STEPS):
         with torch.no_grad():
             head, value = ppo.policy(buffer.obs[t])
@@ -192,13 +231,8 @@ def test_a_rollout_is_what_policy_and_environment_do(tasks: Tasks, task: str) ->
     assert list(zip(*found, episodes.truncated, strict=True)) == ends
     with torch.no_grad():
         close(buffer.last_value, ppo.policy.value(buffer.obs[STEPS]))
-    # The environments can be stepped by hand afterwards.
     assert_same_states(ppo.env, twin)
-    for _ in range(9):
-        results = [env.step(action) for env in (ppo.env, twin)]
-        for ours, theirs in zip(results[0][:4], results[1][:4], strict=True):
-            np.testing.assert_array_equal(ours, theirs)
-    assert_same_states(ppo.env, twin)
+    return action
 
 
 def assert_same_states(one: Any, other: Any) -> None:

@@ -203,17 +203,16 @@ def another_encoding(policy: Any) -> None:
     policy.encode = lambda obs: 2.0 * obs.flatten(1)
 
 
-WRONG = pytest.mark.xfail(strict=True, reason="taken by the fused engine, which does not see it")
 BY_HAND = [
     other_critic,
-    pytest.param(one_trunk, marks=WRONG),
-    pytest.param(tied, marks=WRONG),
-    pytest.param(no_bias, marks=WRONG),
-    pytest.param(no_bias_in_the_head, marks=WRONG),
-    pytest.param(another_head, marks=WRONG),
-    pytest.param(head_of_layers, marks=WRONG),
-    pytest.param(one_more_parameter, marks=WRONG),
-    pytest.param(another_encoding, marks=WRONG),
+    one_trunk,
+    tied,
+    no_bias,
+    no_bias_in_the_head,
+    another_head,
+    head_of_layers,
+    one_more_parameter,
+    another_encoding,
 ]
 
 
@@ -241,7 +240,6 @@ def same_gradients(env: type[operant.Env], make: Callable[[], nn.Module]) -> Non
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.xfail(strict=True, reason="taken for one whose deviations are parameters")
 def test_the_base_class_with_box_actions(tasks: Tasks) -> None:
     """All of the head comes from the network, deviations too."""
     same_gradients(tasks["Arm"], lambda: network(tasks["Arm"], ActorCritic))

@@ -109,9 +109,10 @@ def _value(
         case op if op in _INSTRUCTIONS:
             return _call(builder, op, args[0])
         case op if op in _COMPARISONS:
-            compare = builder.fcmp_ordered if kind == FLOAT else builder.icmp_signed
-            if op == "not_equal" and kind == FLOAT:
-                compare = builder.fcmp_unordered
+            compare = builder.icmp_unsigned if kind == BOOL else builder.icmp_signed
+            if kind == FLOAT:  # NaN is not equal to anything
+                not_equal = op == "not_equal"
+                compare = builder.fcmp_unordered if not_equal else builder.fcmp_ordered
             return compare(_COMPARISONS[op], *args)
         case op if op in COMPOSED:
             return instructions(builder, word_program(op), args)[0]
@@ -129,7 +130,7 @@ def _extremum(builder: Any, op: str, kind: str, a: Any, b: Any) -> Any:
         return builder.select(builder.icmp_signed(sign, a, b), a, b)
     if isinstance(a, ir.Constant):
         a, b = b, a
-    if isinstance(b, ir.Constant):  # no NaN: one instruction
+    if isinstance(b, ir.Constant) and b.constant == b.constant:  # no NaN: one instruction
         return builder.select(builder.fcmp_ordered(sign, b, a), b, a)
     wins = builder.or_(builder.fcmp_ordered(sign, a, b), builder.fcmp_unordered("uno", a, a))
     return builder.select(wins, a, b)

@@ -187,7 +187,7 @@ def encoder(space: spaces.Space[object]) -> tuple[Callable[[Tensor], Tensor], in
     if math.prod(space.shape or ()) == 0:
         raise ValueError(f"the observation space {space} has nothing to see")
     if isinstance(space, spaces.Box):
-        return _flatten if space.shape else _column, math.prod(space.shape)
+        return flatten if space.shape else column, math.prod(space.shape)
     if isinstance(space, spaces.Discrete):
         return OneHot([int(space.n)], [int(space.start)]), int(space.n)
     if isinstance(space, spaces.MultiDiscrete):
@@ -198,11 +198,13 @@ def encoder(space: spaces.Space[object]) -> tuple[Callable[[Tensor], Tensor], in
     )
 
 
-def _flatten(obs: Tensor) -> Tensor:
+def flatten(obs: Tensor) -> Tensor:
+    """Observations ``[B, ...]`` as float32 ``[B, numbers]``."""
     return obs.flatten(1).float()
 
 
-def _column(obs: Tensor) -> Tensor:
+def column(obs: Tensor) -> Tensor:
+    """Numbers ``[B]`` as float32 ``[B, 1]``."""
     return obs.unsqueeze(1).float()
 
 

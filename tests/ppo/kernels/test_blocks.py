@@ -55,11 +55,15 @@ def call(name: str, arguments: str) -> Callable[..., Any]:
     return numba.njit(scope["run"])
 
 
-forward = call("forward_block", "p_x x_row count p_w p_bias number p_kept p_out width vectors")
-backward = call("backward_block", "p_d d_row d_step count p_w number p_kept p_out width vectors")
-product = call("product_block", "p_a a_row a_step count p_b width p_out vectors")
-dot = call("dot_block", "p_h width p_w bias p_out")
-column = call("column_block", "p_a rows width p_out vectors")
+forward = call(
+    "forward_block", "p_x x_row count p_w w_row p_bias number p_kept p_out out_row vectors"
+)
+backward = call(
+    "backward_block", "p_d d_row d_step count p_w w_row number p_kept p_out out_row vectors"
+)
+product = call("product_block", "p_a a_row a_step count p_b b_row p_out out_row vectors")
+dot = call("dot_block", "p_h h_row width p_w bias p_out")
+column = call("column_block", "p_a a_row rows p_out vectors")
 total = call("total", "p_a count")
 
 
@@ -85,16 +89,17 @@ def test_forward(vectors: int, name: str) -> None:
 
 def check_forward(vectors: int, count: int, name: str, offset: int) -> None:
     columns = vectors * LANES
-    width, x_row = columns + LANES, count + 5
-    x, w = floats(ROWS * x_row, 0, offset), floats(count * width, 1, offset)
+    width, x_row, w_row = columns + LANES, count + 5, columns + 3
+    x, w = floats(ROWS * x_row, 0, offset), floats(count * w_row, 1, offset)
     bias, kept = floats(width, 2, offset), floats(ROWS * width, 3, offset)
     out = floats(ROWS * width, 4, offset)
     kept_before, before = kept.reshape(ROWS, width).copy(), out.reshape(ROWS, width).copy()
     places = [address(array) for array in (x, w, bias, kept, out)]
-    forward(places[0], x_row, count, *places[1:3], NUMBERS[name], *places[3:], width, vectors)
+    forward(places[0], x_row, count, places[1], w_row, places[2], NUMBERS[name], *places[3:],
+            width, vectors)  # fmt: skip
 
     inputs = x.reshape(ROWS, x_row)[:, :count].astype(np.float64)
-    weights = w.reshape(count, width)[:, :columns].astype(np.float64)
+    weights = w.reshape(count, w_row)[:, :columns].astype(np.float64)
     z = inputs @ weights + bias[:columns]
     scale = np.abs(inputs) @ np.abs(weights) + 1
     check(out.reshape(ROWS, width)[:, :columns], exact(name, z)[0], scale)
@@ -125,17 +130,18 @@ def check_backward(vectors: int, count: int, name: str, by_column: bool) -> None
     columns = vectors * LANES
     width = columns + LANES
     d_row, d_step = (1, ROWS + 2) if by_column else (count + 3, 1)
-    d, w = floats((count + 3) * (ROWS + 2), 0, 1), floats(count * width, 1)
+    w_row = columns + 5
+    d, w = floats((count + 3) * (ROWS + 2), 0, 1), floats(count * w_row, 1)
     kept, out = floats(ROWS * width, 2, 3), floats(ROWS * width, 3, 2)
     z = kept.reshape(ROWS, width).astype(np.float64)
     if NUMBERS[name] != SILU:
         kept[:] = exact(name, z)[0].ravel()
     places = [address(array) for array in (w, kept, out)]
-    backward(address(d), d_row, d_step, count, places[0], NUMBERS[name], *places[1:], width,
+    backward(address(d), d_row, d_step, count, places[0], w_row, NUMBERS[name], *places[1:], width,
              vectors)  # fmt: skip
 
     behind = np.array([[d[i * d_row + j * d_step] for j in range(count)] for i in range(ROWS)])
-    weights = w.reshape(count, width)[:, :columns].astype(np.float64)
+    weights = w.reshape(count, w_row)[:, :columns].astype(np.float64)
     wanted = behind.astype(np.float64) @ weights * exact(name, z)[1][:, :columns]
     scale = np.abs(behind) @ np.abs(weights) + 1
     check(out.reshape(ROWS, width)[:, :columns], wanted, scale)
@@ -152,12 +158,13 @@ def check_product(vectors: int, count: int, by_column: bool) -> None:
     columns = vectors * LANES
     width = columns + LANES
     a_row, a_step = (1, ROWS + 2) if by_column else (count + 3, 1)
-    a, b = floats((count + 3) * (ROWS + 2), 0), floats(count * width, 1, 5)
+    b_row = columns + 7
+    a, b = floats((count + 3) * (ROWS + 2), 0), floats(count * b_row, 1, 5)
     out = floats(ROWS * width, 2, 1)
     before = out.reshape(ROWS, width).astype(np.float64)
-    product(address(a), a_row, a_step, count, address(b), width, address(out), vectors)
+    product(address(a), a_row, a_step, count, address(b), b_row, address(out), width, vectors)
     left = np.array([[a[i * a_row + k * a_step] for k in range(count)] for i in range(ROWS)])
-    right = b.reshape(count, width)[:, :columns].astype(np.float64)
+    right = b.reshape(count, b_row)[:, :columns].astype(np.float64)
     wanted = before[:, :columns] + left.astype(np.float64) @ right
     scale = np.abs(left) @ np.abs(right) + 1
     found = out.reshape(ROWS, width)
@@ -169,11 +176,11 @@ def check_product(vectors: int, count: int, by_column: bool) -> None:
 @pytest.mark.parametrize("vectors", [1, 2, 3, 8, 16])
 @pytest.mark.parametrize("offset", [0, 7])
 def test_dot(vectors: int, offset: int) -> None:
-    width = vectors * LANES
-    h, w = floats(LANES * width, 0, offset), floats(width, 1, offset)
+    width, h_row = vectors * LANES, vectors * LANES + 3
+    h, w = floats(LANES * h_row, 0, offset), floats(width, 1, offset)
     out = floats(LANES, 2, offset)
-    dot(address(h), width, address(w), np.float32(0.5), address(out))
-    rows = h.reshape(LANES, width).astype(np.float64)
+    dot(address(h), h_row, width, address(w), np.float32(0.5), address(out))
+    rows = h.reshape(LANES, h_row)[:, :width].astype(np.float64)
     check(out, rows @ w + 0.5, np.abs(rows) @ np.abs(w) + 0.5)
     assert memory_is_whole(out)
 
@@ -184,7 +191,7 @@ def test_column_sums_are_added(vectors: int, rows: int) -> None:
     width = (vectors + 1) * LANES
     a, out = floats(rows * width, 0, 3), floats(vectors * LANES, 1, 1)
     before = out.astype(np.float64)
-    column(address(a), rows, width, address(out), vectors)
+    column(address(a), width, rows, address(out), vectors)
     columns = a.reshape(rows, width)[:, : vectors * LANES].astype(np.float64)
     check(out, before + columns.sum(0), np.abs(columns).sum(0))
     assert memory_is_whole(out)

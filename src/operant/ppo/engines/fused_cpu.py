@@ -23,7 +23,7 @@ from operant.ppo.kernels.numba import layout as n
 from operant.ppo.kernels.numba import pieces as p
 from operant.ppo.kernels.numba import table as t
 from operant.ppo.kernels.numba.compiled import load_units
-from operant.ppo.kernels.numba.plan import Plan, aligned, state_dependent_std
+from operant.ppo.kernels.numba.plan import Plan, aligned
 from operant.ppo.kernels.numba.shuffle import shuffle_keys
 from operant.ppo.kernels.numba.table import Table
 from operant.ppo.threads import Threads
@@ -98,7 +98,7 @@ class FusedEngine(BaseEngine):
         """What the actor's outputs mean."""
         dist, table = self.job.distribution, self._table
         if isinstance(dist, Gaussian):
-            by_state = state_dependent_std(self._plan.policy)
+            by_state = self._plan.policy.actor_head.out_features == dist.head_size
             table.set(kind=n.GAUSSIAN_BY_STATE if by_state else n.GAUSSIAN)
             table.set(lows=dist.low.copy(), highs=dist.high.copy())
         else:
@@ -222,12 +222,17 @@ class FusedEngine(BaseEngine):
         self._run("collect", self._env_tile)
         compiled.state_changed()
         self._keep_finals()
-        if job.config.run.nan_guard and table.arrays["bad"].any():
+        if job.config.run.nan_guard and self._is_bad():
             if buffer.action.dtype.is_floating_point:
                 for step in range(buffer.num_steps):
                     check_action(buffer.action[step], iteration, step)
             check_rollout(buffer, iteration)
         return self._episodes()
+
+    def _is_bad(self) -> bool:
+        """Whether a number of the rollout is not finite: kernels looked at what steps brought."""
+        ends = (self.buffer.arrays["obs"][0], self.buffer.final_obs)
+        return bool(self._table.arrays["bad"].any()) or not all(np.isfinite(x).all() for x in ends)
 
     def _connect_env(self, step: int) -> NumbaBackend:
         """Show the kernels where the environments are."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from torch import nn
 
+from operant.buffers.normalizer import RunningNormalizer
 from operant.models.actor_critic import (
     ACTIVATIONS,
     ActorCritic,
     ContinuousActorCritic,
     DiscreteActorCritic,
+    OneHot,
+    column,
+    flatten,
 )
 from operant.models.distributions import Categorical, Gaussian, MultiCategorical, SquashedGaussian
 from operant.ppo.job import Job
@@ -36,9 +40,32 @@ def why_not_fused(job: Job) -> str | None:
         return "its layers have one activation"
     if any(module._forward_hooks or module._forward_pre_hooks for module in policy.modules()):
         return "it does not call the policy's forward hooks"
-    if len(job.optimizer.parameters) != len(list(policy.parameters())):
+    if policy.encode not in (flatten, column) and type(policy.encode) is not OneHot:
+        return "it does not know how the policy encodes observations"
+    if type(policy.obs_normalizer) not in (RunningNormalizer, type(None)):
+        return "it does not know how the policy normalises observations"
+    return _why_not_parameters(job, policy, trunks)
+
+
+def _why_not_parameters(job: Job, policy: ActorCritic, trunks: list[nn.Sequential]) -> str | None:
+    """Each layer has weights and biases of its own, and there are no others."""
+    heads: list[nn.Module] = [policy.actor_head, policy.critic_head]
+    if any(type(head) is not nn.Linear for head in heads):
+        return "it knows heads that are linear layers"
+    layers = [layer for trunk in trunks for layer in trunk if isinstance(layer, nn.Linear)]
+    layers += [head for head in heads if isinstance(head, nn.Linear)]
+    if any(layer.bias is None for layer in layers):
+        return "its layers have biases"
+    known = [tensor for layer in layers for tensor in (layer.weight, layer.bias)]
+    log_std = getattr(policy, "log_std", None)
+    known += [] if log_std is None else [log_std]
+    if len({id(tensor) for tensor in known}) < len(known):
+        return "its layers do not share weights"
+    if {id(tensor) for tensor in known} != {id(tensor) for tensor in policy.parameters()}:
+        return "it does not know all of the policy's parameters"
+    if len(job.optimizer.parameters) != len(known):
         return "it trains all parameters, and some are frozen"
-    if not all(parameter.is_contiguous() for parameter in job.optimizer.parameters):
+    if not all(tensor.is_contiguous() for tensor in known):
         return "it needs parameters that are contiguous in memory"
     return None
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from operant.models.actor_critic import ACTIVATIONS, ActorCritic, ContinuousActorCritic
+from operant.models.actor_critic import ACTIVATIONS, ActorCritic
 from operant.ppo.kernels.numba import layout as n
 from operant.ppo.kernels.numba import pieces as p
 from operant.ppo.kernels.numba.activations import NUMBERS
@@ -68,8 +68,10 @@ class Piece:
     copy_panelled: bool = False
 
     def record(self) -> list[int]:
-        """As kernels read it; the address is up to date only nop."""
+        """As kernels read it; the address is up to date only now."""
         record = [0] * p.PIECE
+        if not self.parameter.is_contiguous():  # someone gave it other memory
+            self.parameter.data = self.parameter.data.contiguous()
         record[p.SOURCE] = self.parameter.data_ptr()
         record[p.ROWS], record[p.COLUMNS] = self.rows, self.columns
         record[p.TURNED], record[p.TURNED_WIDTH] = self.turned, self.turned_width
@@ -129,7 +131,7 @@ class Plan:
         self.pieces = [by_parameter[id(parameter)] for parameter in parameters]
 
     def records(self) -> np.ndarray:
-        """The pieces as kernels read them, int64; addresses are up to date only nop."""
+        """The pieces as kernels read them, int64; addresses are up to date only now."""
         return np.array([piece.record() for piece in self.pieces], np.int64)
 
     def _add_net(self, trunk: nn.Sequential, heads: list[nn.Linear]) -> None:
@@ -207,8 +209,3 @@ class Plan:
 def activation_name(policy: ActorCritic) -> str:
     """``"tanh"``, ``"relu"`` or ``"silu"``."""
     return next(name for name, kind in ACTIVATIONS.items() if type(policy.actor[1]) is kind)
-
-
-def state_dependent_std(policy: ActorCritic) -> bool:
-    """Whether the network produces the deviations."""
-    return isinstance(policy, ContinuousActorCritic) and policy.log_std is None
