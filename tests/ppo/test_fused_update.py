@@ -217,6 +217,25 @@ def set_option(ppo: PPO, **options: Any) -> None:
         object.__setattr__(ppo.config.ppo, name, value)
 
 
+def test_normalisers_learn_from_the_rollouts_after_training_on_them(tasks: Tasks) -> None:
+    class Keep(Callback):
+        def __init__(self) -> None:
+            self.seen: list[Tensor] = []
+
+        def on_rollout(self, ppo: PPO, buffer: Any) -> None:
+            count = sum(len(obs) for obs in self.seen)
+            assert ppo.policy.obs_normalizer.count == count
+            self.seen.append(buffer.obs[:-1].flatten(0, 1).flatten(1).double())
+
+    keep = Keep()
+    ppo = made(tasks["Switches"], normalize_obs=True, normalize_reward=True)
+    ppo.learn(2 * len(ppo.engine.buffer), keep)
+    seen, normalizer = torch.cat(keep.seen), ppo.policy.obs_normalizer
+    assert normalizer.count == ppo.policy.return_normalizer.count == len(seen)
+    torch.testing.assert_close(normalizer.mean, seen.mean(0))
+    torch.testing.assert_close(normalizer.variance, seen.var(0, correction=0))
+
+
 def test_another_iteration_or_seed_shuffles_otherwise(tasks: Tasks) -> None:
     found = []
     for iteration in (0, 0, 1):
