@@ -82,10 +82,7 @@ class Vector:
         return low.where(">", limit, limit, low)
 
     def reciprocal(self) -> Vector:
-        """1 / self, to 2 units in the last place: the machine's estimate and a step of Newton's.
-
-        A division takes an AVX-512 core 16 cycles, this takes 4.
-        """
+        """1 / self, to 2 units in the last place: the machine's estimate and a step of Newton's."""
         builder = self.builder
         if LANES == 16:
             kind = ir.FunctionType(VECTOR, [VECTOR, VECTOR, ir.IntType(16)])
