@@ -28,12 +28,14 @@ def test_layout(buffer: RolloutBuffer) -> None:
         "obs": (4, 2, 2),
         "action": (3, 2, 3),
         **dict.fromkeys(("log_prob", "value", "reward", "final_value"), (3, 2)),
+        "action_mask": (3, 2, 0),
         **dict.fromkeys(("terminated", "truncated", "advantage", "target"), (3, 2)),
         "last_value": (2,),
     }
     assert len(buffer) == 6
     kinds = {name: array.dtype for name, array in buffer.arrays.items()}
     assert kinds.pop("terminated") == kinds.pop("truncated") == np.bool_
+    assert kinds.pop("action_mask") == np.bool_
     assert set(kinds.values()) == {np.dtype(np.float32)}
 
 

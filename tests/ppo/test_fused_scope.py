@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import operant
+from operant.buffers.normalizer import RunningNormalizer
 from operant.models import PPO
 from operant.models.actor_critic import (
     ActorCritic,
@@ -33,6 +34,10 @@ class Own(DiscreteActorCritic):
 class Halved(nn.Linear):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return 0.5 * super().forward(x)
+
+
+class OwnNormalizer(RunningNormalizer):
+    """Might do anything."""
 
 
 class Odd(Categorical):
@@ -71,6 +76,10 @@ POLICIES = {
     "a distribution of one's own": (
         lambda env: network(env, distribution=Odd(3)),
         "does not know the distribution Odd",
+    ),
+    "a normaliser of one's own": (
+        changed(lambda policy: setattr(policy, "obs_normalizer", OwnNormalizer((2,)))),
+        "normalises observations",
     ),
     "another activation": (
         changed(lambda policy: setattr(policy, "actor", mlp(2, (8, 8), nn.GELU))),
@@ -203,27 +212,31 @@ def another_encoding(policy: Any) -> None:
     policy.encode = lambda obs: 2.0 * obs.flatten(1)
 
 
-BY_HAND = [
-    other_critic,
-    one_trunk,
-    tied,
-    no_bias,
-    no_bias_in_the_head,
-    another_head,
-    head_of_layers,
-    one_more_parameter,
-    another_encoding,
-]
+# How a network is put together, and what is said of it; nothing if it can be done.
+BY_HAND = {
+    other_critic: "",
+    one_trunk: "do not share weights",
+    tied: "do not share weights",
+    no_bias: "have biases",
+    no_bias_in_the_head: "have biases",
+    another_head: "heads that are linear layers",
+    head_of_layers: "heads that are linear layers",
+    one_more_parameter: "does not know all of the policy's parameters",
+    another_encoding: "how the policy encodes observations",
+}
 
 
 @pytest.mark.parametrize("change", BY_HAND)
 def test_whatever_engine_does_it_does_it_right(tasks: Tasks, change: Callable[[Any], None]) -> None:
-    same_gradients(tasks["Turns"], lambda: changed(change)(tasks["Turns"]))
+    ppo = same_gradients(tasks["Turns"], lambda: changed(change)(tasks["Turns"]))
+    assert ppo.engine.name == ("eager" if BY_HAND[change] else "fused")
+    assert BY_HAND[change] in ppo.engine_reason
 
 
-def same_gradients(env: type[operant.Env], make: Callable[[], nn.Module]) -> None:
-    """Rollout and gradient of whichever engine `auto` picks are those of the eager engine."""
-    found = []
+def same_gradients(env: type[operant.Env], make: Callable[[], nn.Module]) -> PPO:
+    """Rollout and gradient of whichever engine `auto` picks are those of the eager engine; the
+    trainer that it picked one for."""
+    found, trainers = [], []
     options = {"minibatches": 1, "epochs": 1, "max_grad_norm": 0.0, "num_envs": 7, "num_steps": 13}
     for engine in ("auto", "eager"):
         ppo = PPO(env, engine=engine, device="cpu", threads=1, seed=1, policy=make(), **options)
@@ -235,9 +248,11 @@ def same_gradients(env: type[operant.Env], make: Callable[[], nn.Module]) -> Non
             ppo.engine.collect(0, 0)
         ppo.engine.advantages()
         ppo.engine.update(0, 0.0, 0.2)
+        trainers.append(ppo)
         found.append([ppo.engine.buffer.value, ppo.engine.buffer.log_prob, ppo.optimizer.gradient])
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+    return trainers[0]
 
 
 def test_the_base_class_with_box_actions(tasks: Tasks) -> None:

@@ -82,6 +82,7 @@ def server(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPERANT_HOME", str(home))
         server = Server()
+        assert server.train("first") == 0  # compiles: the others take as long as they take
         yield server
     server.process.kill()
     server.process.communicate()
