@@ -17,7 +17,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from operant.lang.numba_source import COMPOSED, word_program
+from operant.lang.source import COMPOSED, word_program
 from operant.lang.trace import BOOL, FLOAT, INT, Node, Program
 
 _TYPES = {FLOAT: ir.FloatType(), INT: ir.IntType(32), BOOL: ir.IntType(1)}

@@ -7,11 +7,10 @@ cast back.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from operant.lang import floats
-from operant.lang.trace import BOOL, FLOAT, INT, Node, Program, Symbol
+from operant.lang.source import COMPOSED, never_nan, print_function, print_program, print_word
+from operant.lang.trace import BOOL, FLOAT, INT, Node, Program
 
 _INFIX = {
     "add": "+",
@@ -39,86 +38,30 @@ _CALLS = {
     "ceil": "ceil",
     "sqrt": "sqrt",
 }
-COMPOSED = ("sin", "cos", "tan", "exp", "log", "tanh", "atan", "atan2")
-_LINE = 88  # longer expressions get a name of their own
 
 
 def program_source(
     program: Program, values: Mapping[str, str], prefix: str = "v", suffix: str = ""
 ) -> tuple[list[str], list[str]]:
-    """The lines that compute a program, and the expressions of its outputs.
-
-    `values` are the expressions of its inputs. Intermediate results are called `prefix` and a
-    number, composed words ``word + suffix``.
-    """
-    uses = [0] * len(program.nodes)
-    for node in program.nodes:
-        for arg in node.args:
-            uses[arg] += 1
-    for output in program.outputs:
-        uses[output] += 1
-    texts: dict[int, str] = {}
-    lines = []
-    for index, node in enumerate(program.nodes):
-        if node.op == "input":
-            texts[index] = values[str(node.value)]
-        elif uses[index] > 0:
-            text = _expression(program, node, [texts[arg] for arg in node.args], suffix)
-            if node.op != "constant" and (uses[index] > 1 or len(text) > _LINE):
-                lines.append(f"{prefix}{index} = {text}")
-                text = f"{prefix}{index}"
-            texts[index] = text
-    return lines, [texts[output] for output in program.outputs]
+    """The lines that compute a program, and the expressions of its outputs; see `print_program`."""
+    return print_program(_expression, program, values, prefix, suffix)
 
 
 def function_source(program: Program, name: str, suffix: str = "") -> str:
     """``def name(inputs): ... return outputs``; composed words are called as ``word + suffix``."""
-    lines, outputs = program_source(program, {name: name for name in program.inputs}, "v", suffix)
-    lines.append(f"return ({', '.join(outputs)},)")
-    body = "".join(f"    {line}\n" for line in lines)
-    return f"def {name}({', '.join(program.inputs)}):\n{body}"
-
-
-def composed_words(programs: list[Program]) -> list[str]:
-    """The composed words these programs call, directly or through each other, in order."""
-    found: list[str] = []
-    for program in programs:
-        for node in program.nodes:
-            if node.op in COMPOSED and node.op not in found:
-                inner = composed_words([word_program(node.op)])
-                found.extend(word for word in inner if word not in found)
-                found.append(node.op)
-    return found
-
-
-def word_program(word: str) -> Program:
-    """The recorded float32 arithmetic of a composed word."""
-    function: Callable[..., Symbol] = getattr(floats, word)
-    program = Program()
-    inputs = [program.input(name, FLOAT) for name in inspect.signature(function).parameters]
-    program.outputs.append(function(*inputs).index)
-    return program
+    return print_function(_expression, program, name, suffix)
 
 
 def word_source(word: str, suffix: str = "") -> str:
     """A composed word as a function of one result."""
-    text = function_source(word_program(word), word + suffix, suffix)
-    head, _, result = text.rpartition("return (")
-    return f"{head}return {result.rstrip().removesuffix(',)')}\n"
-
-
-def _never_nan(node: Node) -> bool:
-    """Whether a value is a number for sure: a constant, an integer, or a (checked) parameter."""
-    if node.op == "constant":
-        return node.value == node.value
-    return node.dtype == INT or (node.op == "input" and str(node.value).startswith("p_"))
+    return print_word(_expression, word, suffix)
 
 
 def _extremum(program: Program, node: Node, args: list[str]) -> str:
     """minimum or maximum in one instruction where one side is no NaN, which decides the order."""
     sign = "<" if node.op == "minimum" else ">"
     for sure, other in ((0, 1), (1, 0)):
-        if _never_nan(program.nodes[node.args[sure]]):
+        if never_nan(program.nodes[node.args[sure]]):
             return f"select({args[sure]} {sign} {args[other]}, {args[sure]}, {args[other]})"
     return f"{node.op}({args[0]}, {args[1]})"
 

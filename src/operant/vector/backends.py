@@ -72,7 +72,7 @@ def available_backends() -> list[str]:
 
 
 def choose_backend(name: Any) -> Choice:
-    """The backend of this name, or for ``"auto"`` the fastest one that can run here.
+    """The backend of this name for a batch of NumPy arrays, or for ``"auto"`` the fastest one.
 
     Raises:
         ValueError: no such backend, or it cannot run here.
@@ -87,7 +87,9 @@ def choose_backend(name: Any) -> Choice:
         if _has_numba():
             return Choice("cpu", "auto: the fastest backend present", True, _create_cpu)
         return Choice("reference", "auto: numba is not installed", False, _create_reference)
-    raise ValueError(f"backend must be 'auto', 'reference' or 'cpu', got {name!r}")
+    if isinstance(name, str) and name.partition(":")[0] == "cuda":
+        raise ValueError(f"a batch on {name!r} holds tensors: make it with operant.make()")
+    raise ValueError(f"backend must be 'auto', 'reference', 'cpu' or 'cuda', got {name!r}")
 
 
 def _has_numba() -> bool:

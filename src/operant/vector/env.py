@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from gymnasium.vector import AutoresetMode, VectorEnv
-from gymnasium.vector.utils import batch_space
+from gymnasium.vector import AutoresetMode
 
 from operant.envs.env import Env
-from operant.envs.rules import Rules, call
 from operant.vector.actions import as_actions, bad_action_message, fast_dtypes
 from operant.vector.backends import choose_backend
+from operant.vector.base import (
+    NO_LIMIT,
+    BaseVecEnv,
+    asked_mask,
+    checked_count,
+    recorded_by_wrapper,
+)
 from operant.vector.buffers import Buffers
 from operant.vector.measured_workers import measured_workers
-from operant.vector.seeding import assign_streams, checked_seed, fresh_seed
+from operant.vector.seeding import assign_streams, fresh_seed
 from operant.vector.state import read_state, write_state
 
 if TYPE_CHECKING:
     from operant.vector.numba import NumbaBackend
 
-_NO_LIMIT = 2**31 - 1
-_MAX_ENVS = 2**30
 
-
-class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
+class VecEnv(BaseVecEnv):
     """A batch of `num_envs` environments that step together.
 
     A real `gymnasium.vector.VectorEnv`. Observations are ``[num_envs, *obs]``, float32 (int64 for
@@ -64,10 +65,6 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
     env_class: ClassVar[type[Env]]
     """The environment of a subclass such as ``CartPoleVecEnv``."""
-    metadata: dict[str, Any] = {
-        "render_modes": ["rgb_array"],
-        "autoreset_mode": AutoresetMode.NEXT_STEP,
-    }
 
     def __init__(
         self,
@@ -83,36 +80,14 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         max_episode_steps: int | None = None,
         **params: Any,
     ) -> None:
-        self.closed = True  # until everything below has worked
-        if not (isinstance(env, type) and issubclass(env, Env)):
-            raise TypeError(f"env must be a subclass of operant.Env, got {env!r}")
-        self.num_envs = _checked_count("num_envs", num_envs, _MAX_ENVS)
-        self.autoreset_mode = _checked_mode(autoreset_mode)
-        limit = env.max_episode_steps if max_episode_steps is None else max_episode_steps
-        if limit is not None:
-            limit = _checked_count("max_episode_steps", limit, _NO_LIMIT)
-        if render_mode not in (None, "rgb_array"):
-            raise ValueError(f"render_mode must be 'rgb_array' or None, got {render_mode!r}")
+        super().__init__(
+            env, num_envs, seed, autoreset_mode, render_mode, max_episode_steps, params
+        )
         if isinstance(workers, str) and workers != "auto":
             raise ValueError(f"workers must be an int or 'auto', got {workers!r}")
         if not isinstance(workers, str):
-            workers = _checked_count("workers", workers, max(64, 4 * (os.cpu_count() or 1)))
-        self._first_seed = None if seed is None else checked_seed(seed)
-
-        self.rules = Rules.of(env, params)
-        self.max_episode_steps = limit
-        self.render_mode = render_mode
+            workers = checked_count("workers", workers, max(64, 4 * (os.cpu_count() or 1)))
         self.copy = bool(copy)
-        self.metadata = {
-            **self.metadata,
-            "autoreset_mode": self.autoreset_mode,
-            "render_fps": env.render_fps,
-        }
-        self.single_observation_space = self.rules.observation.space
-        self.single_action_space = self.rules.action.space
-        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
-        self.action_space = batch_space(self.single_action_space, self.num_envs)
-
         self._buffers = b = Buffers.allocate(self.rules, self.num_envs)
         chosen = choose_backend(backend)
         self.backend = chosen.name
@@ -122,7 +97,7 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             measured = isinstance(workers, str)
             self.workers = measured_workers(self.rules, num_envs) if measured else int(workers)
         self._backend = chosen.create(
-            self.rules, b, limit or _NO_LIMIT, self.autoreset_mode, self.workers
+            self.rules, b, self.max_episode_steps or NO_LIMIT, self.autoreset_mode, self.workers
         )
         self._results = (b.cut(b.obs), b.cut(b.reward), b.cut(b.terminated), b.cut(b.truncated))
         self._report = {
@@ -134,9 +109,7 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._masks = b.cut(b.action_mask)
         self._action_shape = (self.num_envs, *self.rules.action.shape)
         self._action_dtypes = fast_dtypes(self.rules.action)
-        self._was_reset = False
         self._awaits_reset = False  # DISABLED mode: some environment finished and was not reset
-        self._reports_episodes = True
         self.closed = False
 
     # Gymnasium's API ------------------------------------------------------------------------
@@ -174,7 +147,7 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._backend.reset(mask, time.perf_counter_ns() // 1000)
         self._was_reset = True
         self._awaits_reset = self._awaits_reset and bool(self._done.any())
-        self._reports_episodes = not _recorded_by_wrapper(self)
+        self._reports_episodes = not recorded_by_wrapper(self)
         return self._hand_out(self._results[0]), {}
 
     def step(
@@ -209,66 +182,24 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             return obs.copy(), reward.copy(), terminated.copy(), truncated.copy(), info
         return obs, reward, terminated, truncated, info
 
-    def render(self) -> tuple[np.ndarray, ...] | None:
-        """A picture of each, uint8 ``[height, width, 3]``; None without a render mode."""
-        if self.render_mode is None:
-            return None
-        return tuple(self.render_one(i) for i in range(self.num_envs))
-
     def close_extras(self, **kwargs: Any) -> None:
         """Stop the worker threads. A closed environment refuses to step or reset."""
         if hasattr(self, "_backend"):
             self._backend.close()
 
     # Beyond it ------------------------------------------------------------------------------
-    def render_one(self, index: int) -> np.ndarray:
-        """A picture of one environment, uint8 ``[height, width, 3]``; needs no render mode."""
-        from operant.envs.canvas import Canvas
-
-        self._check_open()
-        if not self._was_reset:
-            raise ValueError("nothing to render yet: call reset() first")
-        if not 0 <= index < self.num_envs:
-            raise ValueError(f"index must be 0 to {self.num_envs - 1}, got {index}")
-        env = self.rules.env
-        if not hasattr(env, "render"):
-            raise ValueError(f"{env.__qualname__} has no render function")
-        fields = [array[index].item() for array in self._buffers.state.values()]
-        canvas = Canvas(*env.render_size)
-        call(env.render, state=env.State(*fields), canvas=canvas, params=self.rules.params)
-        return canvas.to_array()
-
     def action_masks(self) -> np.ndarray | None:
-        """Which actions are allowed now, bool ``[num_envs, mask_size]``; None without a mask.
-
-        A row has a value for each action of a Discrete space; for the others those of the first
-        component, then of the second. With ``copy=False`` a view, as other results are.
-
-        Raises:
-            ValueError: closed, or never reset.
-        """
-        self._check_open()
-        if not self._was_reset:
-            raise ValueError("no action masks yet: call reset() first")
+        """See `BaseVecEnv`."""
+        self._check_masks_known()
         return None if self.rules.mask is None else self._hand_out(self._masks)
 
     def get_state(self) -> dict[str, np.ndarray]:
-        """Everything the future depends on, as copies: ``state.<field>``, ``steps``,
-        ``episode_return``, ``done``, the random stream (``seed``, ``index``, ``episode``) and the
-        last results (``obs``, ``reward``, ``terminated``, ``truncated``), each ``[num_envs, ...]``.
-        """
+        """See `BaseVecEnv`."""
         self._check_open()
         return read_state(self._buffers)
 
     def set_state(self, state: Mapping[str, Any]) -> np.ndarray:
-        """Continue from `state`, as `get_state` gave it or a part of it; the observations.
-
-        Missing entries keep their values; ``obs`` is computed when it is missing. A batch that was
-        never reset needs all entries.
-
-        Raises:
-            ValueError: an unknown entry, a wrong shape or dtype; nothing was changed.
-        """
+        """See `BaseVecEnv`."""
         self._check_open()
         if not self._was_reset:
             missing = set(read_state(self._buffers)) - set(state)
@@ -328,14 +259,9 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         return info
 
     def _reset_mask(self, options: Mapping[str, Any] | None) -> np.ndarray:
-        unknown = set(options or ()) - {"reset_mask"}
-        if unknown:
-            raise ValueError(
-                f"unknown reset option {sorted(unknown)[0]!r}; the only one is 'reset_mask'"
-            )
-        if not options or "reset_mask" not in options:
+        mask = asked_mask(options)
+        if mask is None:
             return np.ones(self.num_envs, np.bool_)
-        mask = options["reset_mask"]
         if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_:
             raise TypeError(f"reset_mask must be a bool array, got {mask!r}")
         if mask.shape != (self.num_envs,):
@@ -344,9 +270,8 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             raise ValueError("reset_mask selects no environment")
         return np.ascontiguousarray(mask)
 
-    def _check_open(self) -> None:
-        if self.closed:
-            raise ValueError("this environment is closed; make a new one")
+    def _fields(self, index: int) -> list[Any]:
+        return [array[index].item() for array in self._buffers.state.values()]
 
     def _refuse_step(self) -> None:
         self._check_open()
@@ -357,38 +282,3 @@ class VecEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             f"environment {index} has finished and autoreset is disabled; call "
             "reset(options={'reset_mask': terminated | truncated}) first"
         )
-
-
-def _checked_count(name: str, value: Any, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{name} must be an int, got {type(value).__name__} {value!r}")
-    if not 1 <= value <= most:
-        raise ValueError(f"{name} must be between 1 and {most}, got {value}")
-    return int(value)
-
-
-def _checked_mode(mode: Any) -> AutoresetMode:
-    for known in AutoresetMode:
-        if mode in (known, known.value, known.name):
-            return known
-    names = ", ".join(repr(known.value) for known in AutoresetMode)
-    raise ValueError(f"autoreset_mode must be one of {names}, got {mode!r}")
-
-
-def _recorded_by_wrapper(env: VecEnv) -> bool:
-    """Whether Gymnasium's RecordEpisodeStatistics, around `env`, is what called ``reset``.
-
-    That wrapper refuses an info that already has its key, and tells the environment nothing of
-    itself; but every wrapper's ``reset`` is on the stack of ours.
-    """
-    frame = sys._getframe(1).f_back
-    while frame is not None:
-        # Other frames stay unopened: before Python 3.13 reading f_locals leaves a copy of the
-        # locals in the frame, and so keeps a caller's deleted environment alive.
-        if frame.f_code.co_name == "reset":
-            wrapper = frame.f_locals.get("self")
-            around = isinstance(wrapper, VectorEnv) and wrapper.unwrapped is env
-            if around and getattr(wrapper, "_stats_key", None) == "episode":
-                return True
-        frame = frame.f_back
-    return False

@@ -6,11 +6,15 @@ from typing import Any
 
 from operant.envs.env import Env
 from operant.envs.registry import get_env
+from operant.vector.base import BaseVecEnv
+from operant.vector.cards import card_count, interpreted, why_not_cuda
 from operant.vector.env import VecEnv
 from operant.vector.single import SingleEnv
 
 
-def make(env: str | type[Env], num_envs: int = 1, **options: Any) -> VecEnv:
+def make(
+    env: str | type[Env], num_envs: int = 1, *, backend: str = "auto", **options: Any
+) -> BaseVecEnv:
     """A batch of environments.
 
     >>> env = make("CartPole-v1", num_envs=4, seed=7)
@@ -21,20 +25,48 @@ def make(env: str | type[Env], num_envs: int = 1, **options: Any) -> VecEnv:
     Args:
         env: an id such as ``"CartPole-v1"``, or an environment class.
         num_envs: how many.
-        options: see `operant.VecEnv`: ``backend``, ``workers``, ``seed``, ``autoreset_mode``,
-            ``copy``, ``render_mode``, ``max_episode_steps``, and the environment's own parameters.
+        backend: ``"reference"``, ``"cpu"`` (a `VecEnv`: NumPy arrays), ``"cuda"`` or ``"cuda:1"``
+            (a `CudaVecEnv`: tensors on that card), or ``"auto"``: the card if there is one.
+            ``batch.backend`` says which it is, and ``batch.backend_reason`` why.
+        options: see `operant.VecEnv`: ``workers``, ``seed``, ``autoreset_mode``, ``copy``,
+            ``render_mode``, ``max_episode_steps``, and the environment's own parameters.
 
     Raises:
         ValueError, TypeError: an unknown id or a bad option; the message says what to write.
+        MemoryError: they do not fit on the card; the message says how many would.
     """
     if isinstance(env, str):
         env = get_env(env)
-    return VecEnv(env, num_envs, **options)
+    if backend == "auto" and not interpreted() and why_not_cuda() is None:
+        batch = _on_card(env, num_envs, "cuda", options)
+        batch.backend_reason = "auto: the fastest backend present"
+        return batch
+    if isinstance(backend, str) and backend.partition(":")[0] == "cuda":
+        return _on_card(env, num_envs, backend, options)
+    return VecEnv(env, num_envs, backend=backend, **options)
+
+
+def _on_card(env: type[Env], num_envs: int, name: str, options: dict[str, Any]) -> BaseVecEnv:
+    reason = why_not_cuda()
+    if reason is not None:
+        raise ValueError(reason)
+    import torch
+
+    from operant.vector.triton import CudaVecEnv
+
+    number = name.partition(":")[2] or "0"
+    count = 1 if interpreted() else card_count()
+    if not number.isdecimal() or int(number) >= count:
+        cards = "one GPU, cuda:0" if count == 1 else f"GPUs cuda:0 to cuda:{count - 1}"
+        raise ValueError(f"there is no backend {name!r}; this machine has {cards}")
+    device = torch.device("cpu") if interpreted() else torch.device("cuda", int(number))
+    options = {key: value for key, value in options.items() if key != "workers"}
+    return CudaVecEnv(env, num_envs, device=device, **options)
 
 
 def make_for_gymnasium(env_id: str, num_envs: int = 1, **options: Any) -> VecEnv:
-    """What `gymnasium.make_vec` calls."""
-    return make(env_id, num_envs, **options)
+    """What `gymnasium.make_vec` calls: NumPy arrays, as Gymnasium's tools expect."""
+    return VecEnv(get_env(env_id), num_envs, **options)
 
 
 def make_single(env_id: str, **options: Any) -> SingleEnv:

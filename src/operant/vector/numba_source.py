@@ -22,7 +22,8 @@ from __future__ import annotations
 from textwrap import indent
 
 from operant.envs.rules import Rules
-from operant.lang.numba_source import composed_words, program_source, word_source
+from operant.lang.numba_source import program_source, word_source
+from operant.lang.source import composed_words
 from operant.lang.trace import INT
 from operant.vector.numba_jobs import work_source
 from operant.vector.numba_loop import step_loop

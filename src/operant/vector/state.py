@@ -9,13 +9,13 @@ import numpy as np
 
 from operant.vector.buffers import Buffers
 
-_COUNTERS = ("steps", "episode_return", "done", "seed", "index", "episode")
-_RESULTS = ("obs", "reward", "terminated", "truncated")
+COUNTERS = ("steps", "episode_return", "done", "seed", "index", "episode")
+RESULTS = ("obs", "reward", "terminated", "truncated")
 
 
 def _views(buffers: Buffers) -> dict[str, np.ndarray]:
     arrays = {f"state.{name}": array for name, array in buffers.state.items()}
-    arrays |= {name: getattr(buffers, name) for name in (*_COUNTERS, *_RESULTS)}
+    arrays |= {name: getattr(buffers, name) for name in (*COUNTERS, *RESULTS)}
     return {name: buffers.cut(array) for name, array in arrays.items()}
 
 
@@ -31,6 +31,20 @@ def write_state(buffers: Buffers, state: Mapping[str, object]) -> set[str]:
         ValueError: an unknown name, a wrong shape, or a value its dtype cannot hold.
     """
     views = _views(buffers)
+    arrays = checked_state(views, state)
+    for name, array in arrays.items():
+        views[name][...] = array
+    return set(arrays)
+
+
+def checked_state(
+    views: Mapping[str, np.ndarray], state: Mapping[str, object]
+) -> dict[str, np.ndarray]:
+    """The entries of `state` as arrays of the shapes and dtypes of `views`; copies.
+
+    Raises:
+        ValueError: an unknown name, a wrong shape, or a value its dtype cannot hold.
+    """
     arrays: dict[str, np.ndarray] = {}
     for name, value in state.items():
         if name not in views:
@@ -53,6 +67,4 @@ def write_state(buffers: Buffers, state: Mapping[str, object]) -> set[str]:
             raise ValueError(
                 f"state entry {name!r} is {view.dtype}, which cannot hold {array[lost][0]}"
             )
-    for name, array in arrays.items():
-        views[name][...] = array
-    return set(arrays)
+    return arrays

@@ -21,7 +21,7 @@ import numba
 
 import operant
 from operant.machine import usable_cores
-from operant.vector.numba import load_module, module_path
+from operant.vector.generated import load_module, module_path
 
 _FILES = {
     "encode": ("encode", "spread"),

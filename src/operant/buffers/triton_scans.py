@@ -1,0 +1,146 @@
+"""What is computed along time on the card, one Triton kernel each: advantages, discounted returns.
+
+A program has a block of environments and walks through the steps; blocks are independent, so the
+results do not depend on their number. The same sums in the same order as in
+`operant.buffers.advantages`, which says what they mean.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, misc"
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from operant.vector.cards import interpreted
+
+
+def gae_triton(
+    reward: Tensor,
+    value: Tensor,
+    terminated: Tensor,
+    truncated: Tensor,
+    final_value: Tensor,
+    last_value: Tensor,
+    gamma: float,
+    gae_lambda: float,
+    out: tuple[Tensor, Tensor],
+) -> None:
+    """Write advantages and value targets to `out`, float32 ``[T, N]`` each.
+
+    Args:
+        reward, value, final_value: float32 ``[T, N]``, contiguous, on one card.
+        terminated, truncated: bool ``[T, N]``; where both are set, terminated counts.
+        last_value: float32 ``[N]``: value of the observation after the last step.
+        gamma, gae_lambda: discount and trace decay, 0 to 1.
+        out: contiguous, overlapping nothing else.
+    """
+    steps, envs = reward.shape
+    block = _block(envs)
+    _gae[(triton.cdiv(envs, block["BLOCK"]),)](
+        reward,
+        value,
+        terminated,
+        truncated,
+        final_value,
+        last_value,
+        *out,
+        gamma,
+        gae_lambda,
+        envs,
+        STEPS=steps,
+        **block,
+    )
+
+
+def discounted_triton(
+    reward: Tensor, terminated: Tensor, truncated: Tensor, carry: Tensor, gamma: float, out: Tensor
+) -> None:
+    """Write the discounted sum of rewards up to each step to `out`, float32 ``[T, N]``.
+
+    `carry`, float32 ``[N]``, holds the sums before the first step and is updated; an episode's end
+    sets it to 0. The others are as for `gae_triton`.
+    """
+    steps, envs = reward.shape
+    block = _block(envs)
+    grid = (triton.cdiv(envs, block["BLOCK"]),)
+    _discounted[grid](reward, terminated, truncated, carry, out, gamma, envs, STEPS=steps, **block)
+
+
+def _block(envs: int) -> dict[str, Any]:
+    """Environments of a program: one warp's, so that small batches use the whole card."""
+    if interpreted():
+        return {"BLOCK": min(1 << max(envs - 1, 1).bit_length(), 1 << 16)}
+    return {"BLOCK": 32 if envs < 1 << 17 else 128, "num_warps": 1, "enable_fp_fusion": False}
+
+
+@triton.jit(do_not_specialize=["gamma", "gae_lambda"])
+def _gae(
+    reward,
+    value,
+    terminated,
+    truncated,
+    final_value,
+    last_value,
+    advantage,
+    target,
+    gamma,
+    gae_lambda,
+    envs,
+    STEPS: tl.constexpr,  # noqa: N803
+    BLOCK: tl.constexpr,  # noqa: N803
+):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    here = i < envs
+    decay = gamma * gae_lambda
+    following = tl.load(last_value + i, mask=here, other=0)
+    trace = tl.zeros([BLOCK], tl.float32)
+    row = i + tl.cast(STEPS - 1, tl.int64) * envs
+    for _ in tl.range(0, STEPS, num_stages=4):
+        dead = tl.load(terminated + row, mask=here, other=0) != 0
+        cut = tl.load(truncated + row, mask=here, other=0) != 0
+        now = tl.load(value + row, mask=here, other=0)
+        final = tl.load(final_value + row, mask=here, other=0)
+        gained = tl.load(reward + row, mask=here, other=0)
+        after = tl.where(dead, 0.0, tl.where(cut, final, following))
+        rest = tl.where(dead | cut, 0.0, trace)
+        trace = gained + gamma * after - now + decay * rest
+        tl.store(advantage + row, trace, mask=here)
+        tl.store(target + row, trace + now, mask=here)
+        following = now
+        row -= envs
+
+
+@triton.jit(do_not_specialize=["gamma"])
+def _discounted(
+    reward,
+    terminated,
+    truncated,
+    carry,
+    out,
+    gamma,
+    envs,
+    STEPS: tl.constexpr,  # noqa: N803
+    BLOCK: tl.constexpr,  # noqa: N803
+):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    here = i < envs
+    total = tl.load(carry + i, mask=here, other=0)
+    row = i.to(tl.int64)
+    for _ in tl.range(0, STEPS, num_stages=4):
+        total = total * gamma + tl.load(reward + row, mask=here, other=0)
+        tl.store(out + row, total, mask=here)
+        dead = tl.load(terminated + row, mask=here, other=0) != 0
+        cut = tl.load(truncated + row, mask=here, other=0) != 0
+        total = tl.where(dead | cut, 0.0, total)
+        row += envs
+    tl.store(carry + i, total, mask=here)
+
+
+def on_card(device: torch.device) -> bool:
+    """Whether kernels run on tensors of `device`."""
+    return device.type == "cuda" or interpreted()

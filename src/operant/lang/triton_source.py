@@ -1,0 +1,106 @@
+"""A recorded program as Python source for Triton: one value is a block of environments.
+
+A literal takes the type of what it meets, so constants are written plainly; where a constant meets
+nothing (``sin(1.0)``, a reward that is always 1) it is made a value first. Divisions and roots are
+the correctly rounded ones: Triton's own ``/`` is an approximation in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from operant.lang.source import COMPOSED, never_nan, print_program, print_word
+from operant.lang.trace import BOOL, FLOAT, INT, Node, Program
+
+TYPES = {FLOAT: "tl.float32", INT: "tl.int32", BOOL: "tl.int1"}
+_INFIX = {
+    "add": "+",
+    "subtract": "-",
+    "multiply": "*",
+    "less": "<",
+    "less_equal": "<=",
+    "equal": "==",
+    "not_equal": "!=",
+    "and": "&",
+    "or": "|",
+    "xor": "^",
+    "shift_left": "<<",
+    "shift_right": ">>",
+}
+_CALLS = {
+    "divide": "tl.div_rn",
+    "floor": "tl.floor",
+    "ceil": "tl.ceil",
+    "sqrt": "tl.sqrt_rn",
+    "abs": "tl.abs",
+    "where": "tl.where",
+    "floor_divide": "floor_divide",
+    "mod": "mod",
+}
+_METHODS = {
+    "to_float": ".to(tl.float32)",
+    "to_int": ".to(tl.int32)",
+    "bits_of": ".to(tl.int32, bitcast=True)",
+    "float_of": ".to(tl.float32, bitcast=True)",
+}
+
+
+def program_source(
+    program: Program, values: Mapping[str, str], prefix: str = "v"
+) -> tuple[list[str], list[str]]:
+    """The lines that compute a program, and the expressions of its outputs, each a block
+    ``[BLOCK]``; see `print_program`."""
+    lines, outputs = print_program(_expression, program, values, prefix)
+    return lines, [
+        f"tl.full([BLOCK], {text}, {TYPES[program.nodes[index].dtype]})"
+        if program.nodes[index].op == "constant"
+        else f"tl.broadcast_to({text}, [BLOCK])"
+        for index, text in zip(program.outputs, outputs, strict=True)
+    ]
+
+
+def word_source(word: str) -> str:
+    """A composed word as a function of one result."""
+    return print_word(_expression, word)
+
+
+def _expression(program: Program, node: Node, args: list[str], suffix: str) -> str:
+    given = [program.nodes[arg] for arg in node.args]
+    if given and all(arg.op == "constant" for arg in given):
+        args = [f"tl.full([], {args[0]}, {TYPES[given[0].dtype]})", *args[1:]]
+    match node.op:
+        case "constant":
+            return _constant(node)
+        case "minimum" | "maximum":
+            return _extremum(node, given, args)
+        case "negative":
+            return f"(-{args[0]})"
+        case "not":
+            return f"(~{args[0]})"
+        case op if op in _INFIX:
+            return f"({args[0]} {_INFIX[op]} {args[1]})"
+        case op if op in _METHODS:
+            return f"{args[0]}{_METHODS[op]}"
+        case op if op in COMPOSED:
+            return f"{op}{suffix}({', '.join(args)})"
+        case "where" if all(arg.op == "constant" for arg in given[1:]):
+            args = [args[0], f"tl.full([], {args[1]}, {TYPES[node.dtype]})", args[2]]
+            return f"tl.where({', '.join(args)})"
+        case op:
+            return f"{_CALLS[op]}({', '.join(args)})"
+
+
+def _extremum(node: Node, given: list[Node], args: list[str]) -> str:
+    """minimum or maximum; a side that is no NaN goes first: the other's NaN is then passed on."""
+    sign = "<" if node.op == "minimum" else ">"
+    for sure, other in ((0, 1), (1, 0)):
+        if never_nan(given[sure]):
+            return f"tl.where({args[sure]} {sign} {args[other]}, {args[sure]}, {args[other]})"
+    return f"{node.op}({args[0]}, {args[1]})"
+
+
+def _constant(node: Node) -> str:
+    if node.dtype != FLOAT:
+        return str(node.value)
+    text = repr(float(node.value))  # type: ignore[arg-type]
+    return f'float("{text}")' if text.strip("-") in ("inf", "nan") else text

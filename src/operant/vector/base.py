@@ -1,0 +1,193 @@
+"""What every batch of environments is, wherever it runs: spaces, options, and pictures."""
+
+from __future__ import annotations
+
+import sys
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from operant.envs.env import Env
+from operant.envs.rules import Rules, call
+from operant.vector.seeding import checked_seed
+
+NO_LIMIT = 2**31 - 1
+"""Steps of an episode without a time limit."""
+_MAX_ENVS = 2**30
+
+
+class BaseVecEnv(VectorEnv[Any, Any, Any]):
+    """A batch of `num_envs` environments that step together; see `VecEnv` and `CudaVecEnv`."""
+
+    metadata: dict[str, Any] = {
+        "render_modes": ["rgb_array"],
+        "autoreset_mode": AutoresetMode.NEXT_STEP,
+    }
+    backend: str
+    """Where it runs."""
+    backend_reason: str
+    """Why there."""
+    workers: int
+    """Threads that share a step."""
+
+    def __init__(
+        self,
+        env: type[Env],
+        num_envs: int,
+        seed: int | None,
+        autoreset_mode: AutoresetMode | str,
+        render_mode: str | None,
+        max_episode_steps: int | None,
+        params: Mapping[str, Any],
+    ) -> None:
+        self.closed = True  # until everything has worked
+        if not (isinstance(env, type) and issubclass(env, Env)):
+            raise TypeError(f"env must be a subclass of operant.Env, got {env!r}")
+        self.num_envs = checked_count("num_envs", num_envs, _MAX_ENVS)
+        self.autoreset_mode = _checked_mode(autoreset_mode)
+        limit = env.max_episode_steps if max_episode_steps is None else max_episode_steps
+        if limit is not None:
+            limit = checked_count("max_episode_steps", limit, NO_LIMIT)
+        if render_mode not in (None, "rgb_array"):
+            raise ValueError(f"render_mode must be 'rgb_array' or None, got {render_mode!r}")
+        self._first_seed = None if seed is None else checked_seed(seed)
+        self.rules = Rules.of(env, params)
+        self.max_episode_steps = limit
+        self.render_mode = render_mode
+        self.metadata = {
+            **self.metadata,
+            "autoreset_mode": self.autoreset_mode,
+            "render_fps": env.render_fps,
+        }
+        self.single_observation_space = self.rules.observation.space
+        self.single_action_space = self.rules.action.space
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self._was_reset = False
+        self._reports_episodes = True
+
+    @abstractmethod
+    def get_state(self) -> dict[str, np.ndarray]:
+        """Everything the future depends on, as copies: ``state.<field>``, ``steps``,
+        ``episode_return``, ``done``, the random stream (``seed``, ``index``, ``episode``) and the
+        last results (``obs``, ``reward``, ``terminated``, ``truncated``), each ``[num_envs, ...]``.
+
+        NumPy arrays, the same on every backend: a batch can go on elsewhere.
+        """
+
+    @abstractmethod
+    def set_state(self, state: Mapping[str, Any]) -> Any:
+        """Continue from `state`, as `get_state` gave it or a part of it; the observations.
+
+        Missing entries keep their values; ``obs`` is computed when it is missing. A batch that was
+        never reset needs all entries.
+
+        Raises:
+            ValueError: an unknown entry, a wrong shape or dtype; nothing was changed.
+        """
+
+    @abstractmethod
+    def action_masks(self) -> Any:
+        """Which actions are allowed now, bool ``[num_envs, mask_size]``; None without a mask.
+
+        A row has a value for each action of a Discrete space; for the others those of the first
+        component, then of the second. With ``copy=False`` a view, as other results are.
+
+        Raises:
+            ValueError: closed, or never reset.
+        """
+
+    @abstractmethod
+    def _fields(self, index: int) -> list[Any]:
+        """The state of one environment, as Python numbers."""
+
+    def render(self) -> tuple[np.ndarray, ...] | None:
+        """A picture of each, uint8 ``[height, width, 3]``; None without a render mode."""
+        if self.render_mode is None:
+            return None
+        return tuple(self.render_one(i) for i in range(self.num_envs))
+
+    def render_one(self, index: int) -> np.ndarray:
+        """A picture of one environment, uint8 ``[height, width, 3]``; needs no render mode."""
+        from operant.envs.canvas import Canvas
+
+        self._check_open()
+        if not self._was_reset:
+            raise ValueError("nothing to render yet: call reset() first")
+        if not 0 <= index < self.num_envs:
+            raise ValueError(f"index must be 0 to {self.num_envs - 1}, got {index}")
+        env = self.rules.env
+        if not hasattr(env, "render"):
+            raise ValueError(f"{env.__qualname__} has no render function")
+        canvas = Canvas(*env.render_size)
+        state = env.State(*self._fields(index))
+        call(env.render, state=state, canvas=canvas, params=self.rules.params)
+        return canvas.to_array()
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ValueError("this environment is closed; make a new one")
+
+    def _check_masks_known(self) -> None:
+        self._check_open()
+        if not self._was_reset:
+            raise ValueError("no action masks yet: call reset() first")
+
+
+def asked_mask(options: Mapping[str, Any] | None) -> Any:
+    """The ``reset_mask`` among the options of ``reset``; None without one.
+
+    Raises:
+        ValueError: an unknown option.
+        TypeError: the mask is None.
+    """
+    unknown = set(options or ()) - {"reset_mask"}
+    if unknown:
+        raise ValueError(
+            f"unknown reset option {sorted(unknown)[0]!r}; the only one is 'reset_mask'"
+        )
+    if not options or "reset_mask" not in options:
+        return None
+    if options["reset_mask"] is None:
+        raise TypeError("reset_mask must be a bool array, got None")
+    return options["reset_mask"]
+
+
+def checked_count(name: str, value: Any, most: int) -> int:
+    """`value` as an int from 1 to `most`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{name} must be an int, got {type(value).__name__} {value!r}")
+    if not 1 <= value <= most:
+        raise ValueError(f"{name} must be between 1 and {most}, got {value}")
+    return int(value)
+
+
+def _checked_mode(mode: Any) -> AutoresetMode:
+    for known in AutoresetMode:
+        if mode in (known, known.value, known.name):
+            return known
+    names = ", ".join(repr(known.value) for known in AutoresetMode)
+    raise ValueError(f"autoreset_mode must be one of {names}, got {mode!r}")
+
+
+def recorded_by_wrapper(env: BaseVecEnv) -> bool:
+    """Whether Gymnasium's RecordEpisodeStatistics, around `env`, is what called ``reset``.
+
+    That wrapper refuses an info that already has its key, and tells the environment nothing of
+    itself; but every wrapper's ``reset`` is on the stack of ours.
+    """
+    frame = sys._getframe(1).f_back
+    while frame is not None:
+        # Other frames stay unopened: before Python 3.13 reading f_locals leaves a copy of the
+        # locals in the frame, and so keeps a caller's deleted environment alive.
+        if frame.f_code.co_name == "reset":
+            wrapper = frame.f_locals.get("self")
+            around = isinstance(wrapper, VectorEnv) and wrapper.unwrapped is env
+            if around and getattr(wrapper, "_stats_key", None) == "episode":
+                return True
+        frame = frame.f_back
+    return False

@@ -1,0 +1,60 @@
+"""Which NVIDIA cards there are, without loading PyTorch; and what fits on them."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+
+def interpreted() -> bool:
+    """Whether Triton interprets kernels on the CPU: then ``cuda`` runs there, for tests."""
+    return os.environ.get("TRITON_INTERPRET", "0") == "1"
+
+
+def has_triton() -> bool:
+    """Whether Triton is installed."""
+    return importlib.util.find_spec("triton") is not None
+
+
+@lru_cache(maxsize=1)
+def card_count() -> int:
+    """NVIDIA cards that this process may use, as the driver counts them."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return 0
+    count = ctypes.c_int(0)
+    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return 0
+    return count.value
+
+
+def why_not_cuda() -> str | None:
+    """Why the ``cuda`` backend cannot run here, as a sentence; None if it can."""
+    if not has_triton():
+        return "backend 'cuda' needs triton, which is not installed: pip install triton"
+    if not interpreted() and card_count() == 0:
+        return "backend 'cuda' needs an NVIDIA GPU, and this machine has none that can be used"
+    return None
+
+
+def check_memory(device: torch.device, count: int, size: int, what: str) -> None:
+    """Raise MemoryError if `what` of `count` environments, `size` bytes each, does not fit."""
+    if device.type != "cuda":
+        return
+    import torch
+
+    free, total = torch.cuda.mem_get_info(device)
+    free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    if count * size > free:
+        raise MemoryError(
+            f"{what} of {count:,} environments takes {count * size / 2**30:.1f} GiB, and {device} "
+            f"has {free / 2**30:.1f} of {total / 2**30:.0f} GiB left: about "
+            f"{int(0.95 * free) // size:,} environments would fit"
+        )

@@ -1,0 +1,523 @@
+"""`CudaVecEnv`: a batch that lives on the card. The ``cuda`` backend.
+
+Actions come and results go as PyTorch tensors on the card; nothing waits for it and nothing is
+copied to the host, so a step can be captured in a CUDA graph. Kernels are generated for the
+environment (`operant.vector.triton_source`), compiled by Triton and cached by it on disk.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from gymnasium.vector import AutoresetMode
+from torch import Tensor
+
+from operant import __version__
+from operant.envs.env import Env
+from operant.envs.rules import NUMPY_DTYPES, Rules
+from operant.lang.trace import FLOAT, INT
+from operant.vector.base import NO_LIMIT, BaseVecEnv, asked_mask
+from operant.vector.cards import check_memory, interpreted
+from operant.vector.generated import load_module
+from operant.vector.seeding import checked_seed, fresh_seed
+from operant.vector.state import COUNTERS, RESULTS, checked_state
+from operant.vector.triton_source import kernels_source, rows
+
+_MODES = {AutoresetMode.NEXT_STEP: 0, AutoresetMode.SAME_STEP: 1, AutoresetMode.DISABLED: 2}
+_KINDS = {
+    "floats": torch.float32,
+    "ints": torch.int32,
+    "longs": torch.int64,
+    "flags": torch.bool,
+}
+_STATE_DTYPES = {"seed": np.uint64, "index": np.uint32, "episode": np.uint32}
+"""Where a state's dtype is not the tensor's: PyTorch computes little with unsigned words."""
+_LANES = 128
+"""Rows are padded to a multiple of this, so that all of them begin at an aligned address."""
+
+
+_SMALL = 1 << 15
+"""Up to so many environments a step waits for latencies, beyond for memory."""
+
+
+class Results(NamedTuple):
+    """What steps write: tensors ``[N, ...]`` for one step, ``[K, N, ...]`` for several.
+
+    ``final_obs`` is written where an episode ended (SAME_STEP), and so is ``report``, float32
+    ``[..., 4]``: its return, its length (the bits of an int32), its seconds, 0. They lie together
+    because they are written rarely: one place in memory instead of three. ``action_mask`` has no
+    columns without a mask.
+    """
+
+    obs: Tensor
+    reward: Tensor
+    terminated: Tensor
+    truncated: Tensor
+    final_obs: Tensor
+    action_mask: Tensor
+    report: Tensor
+
+    @property
+    def returns(self) -> Tensor:
+        """float32: returns of the episodes that ended; a view."""
+        return self.report[..., 0]
+
+    @property
+    def lengths(self) -> Tensor:
+        """int32: their lengths; a view."""
+        return self.report.view(torch.int32)[..., 1]
+
+    @property
+    def seconds(self) -> Tensor:
+        """float32: how long they took; a view."""
+        return self.report[..., 2]
+
+    @classmethod
+    def allocate(cls, rules: Rules, shape: tuple[int, ...], device: torch.device) -> Results:
+        """Zeroed tensors, every action allowed."""
+
+        def zeros(*sizes: int, dtype: torch.dtype = torch.float32) -> Tensor:
+            return torch.zeros((*shape, *sizes), dtype=dtype, device=device)
+
+        obs = torch.float32 if rules.observation.dtype == FLOAT else torch.int64
+        return cls(
+            obs=zeros(*rules.observation.shape, dtype=obs),
+            reward=zeros(),
+            terminated=zeros(dtype=torch.bool),
+            truncated=zeros(dtype=torch.bool),
+            final_obs=zeros(*rules.observation.shape, dtype=obs),
+            action_mask=zeros(rules.mask_size, dtype=torch.bool).fill_(True),
+            report=zeros(4),
+        )
+
+
+class CudaVecEnv(BaseVecEnv):
+    """A batch of environments on an NVIDIA card, behind Gymnasium's vector API with tensors.
+
+    The same episodes as on the other backends from the same seed. Differences from `VecEnv`, all of
+    them because nothing waits for the card:
+
+    - ``info`` always has ``episode`` (``r``, ``l``, ``t``) and ``_episode``, and in SAME_STEP mode
+      ``final_obs`` and ``_final_obs``: tensors ``[num_envs, ...]``. Where no episode ended the
+      first are zero, and ``final_obs`` holds old values.
+    - An integer action out of range acts as the nearest valid one, and a float action that is not
+      finite is passed on; `check_actions`, `get_state` and ``close`` then raise.
+    - In DISABLED mode a finished environment stays as it is until it is reset: reward 0, no flags.
+
+    Args:
+        env: the environment class.
+        num_envs: how many.
+        device: which card.
+        seed, autoreset_mode, render_mode, max_episode_steps, params: as in `VecEnv`.
+        copy: False: results are the batch's own tensors, at fixed addresses, which the next step
+            overwrites. True: they are yours to keep.
+
+    Raises:
+        ValueError, TypeError: an argument is out of range or of the wrong kind.
+        MemoryError: they do not fit; the message says how many would.
+    """
+
+    def __init__(
+        self,
+        env: type[Env],
+        num_envs: int = 1,
+        *,
+        device: torch.device | None = None,
+        seed: int | None = None,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        copy: bool = False,
+        render_mode: str | None = None,
+        max_episode_steps: int | None = None,
+        **params: Any,
+    ) -> None:
+        super().__init__(
+            env, num_envs, seed, autoreset_mode, render_mode, max_episode_steps, params
+        )
+        self.device = device or torch.device("cpu" if interpreted() else "cuda", 0)
+        self.backend, self.backend_reason, self.workers = "cuda", "asked for", 1
+        self.copy = bool(copy)
+        check_memory(self.device, num_envs, bytes_per_env(self.rules), "a batch")
+        self._stride = -(-num_envs // _LANES) * _LANES
+        self._rows: dict[str, Tensor] = {}
+        self._memory: dict[str, Tensor] = {}
+        for kind, names in rows(self.rules).items():
+            block = torch.zeros((len(names), self._stride), dtype=_KINDS[kind], device=self.device)
+            self._memory[kind] = block
+            self._rows |= {name: block[k, :num_envs] for k, name in enumerate(names)}
+        self._params = torch.from_numpy(np.append(self.rules.param_values(), np.float32(0)))
+        self._params = self._params.to(self.device)
+        self._own = Results.allocate(self.rules, (num_envs,), self.device)
+        self._common = torch.zeros(2, dtype=torch.int64, device=self.device)  # see `_assign`
+        self._bad = torch.zeros(1, dtype=torch.int32, device=self.device)
+        self._everyone = torch.ones(num_envs, dtype=torch.bool, device=self.device)
+        self._kernels = load_kernels(self.rules)
+        self._widest = max(4, rules_width(self.rules))
+        self._mode = _MODES[self.autoreset_mode]
+        self._launch = launch_options(num_envs)
+        self._launch_step = step_options(num_envs, self.device)
+        self._action_shape = (num_envs, *self.rules.action.shape)
+        self.closed = False
+
+    # Gymnasium's API ------------------------------------------------------------------------
+    def reset(
+        self, *, seed: Any = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[Tensor, dict[str, Any]]:
+        """Begin new episodes; the observations ``[num_envs, *obs]`` and an empty info.
+
+        Args:
+            seed: as in `VecEnv`. Without one nothing is copied to the card.
+            options: ``{"reset_mask": bool[num_envs]}``, a tensor or an array, resets only those
+                environments; it is not looked at on the host.
+
+        Raises:
+            ValueError, TypeError: a bad seed, mask or option; the batch is unchanged.
+        """
+        self._check_open()
+        mask = self._reset_mask(options)
+        streams = [] if seed is None else [(self._stream(seed), mask)]
+        if not self._was_reset:  # also those that `seed` leaves alone need a stream
+            first = fresh_seed() if self._first_seed is None else self._first_seed
+            streams.insert(0, (self._stream(first), self._everyone))
+            mask = self._everyone
+        for stream, whose in streams:
+            self._assign(*stream, whose)
+        if isinstance(seed, int):
+            super(BaseVecEnv, self).reset(seed=seed)
+        self._run("reset", self._own, chosen=mask)
+        self._was_reset = True
+        return self._hand_out(self._own.obs), {}
+
+    def step(self, actions: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, dict[str, Any]]:
+        """One step of every environment: obs, reward, terminated, truncated, info.
+
+        Args:
+            actions: ``[num_envs]`` integers for Discrete, ``[num_envs, k]`` for MultiDiscrete and
+                Box: a tensor on the card, int32, int64 or float32; anything else is converted.
+
+        Raises:
+            ValueError, TypeError: wrong shape or kind; nothing was stepped.
+        """
+        self._check_ready()
+        own = self._own
+        self._step(self._checked(actions, self._action_shape), own, 1, clear=True)
+        obs, reward, terminated, truncated = (self._hand_out(x) for x in own[:4])
+        return obs, reward, terminated, truncated, self._info(own)
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Forget the memory. A closed environment refuses to step or reset."""
+        if hasattr(self, "_bad") and not self.closed:
+            self.check_actions()
+
+    # Beyond it ------------------------------------------------------------------------------
+    def step_many(self, actions: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, dict[str, Any]]:
+        """K steps of every environment in one launch; the state stays on the chip in between.
+
+        Args:
+            actions: ``[K, num_envs, ...]``, else as for `step`.
+
+        Returns:
+            What K calls of `step` would give, stacked: new tensors ``[K, num_envs, ...]``.
+
+        Raises:
+            ValueError, TypeError: wrong shape or kind; nothing was stepped.
+        """
+        self._check_ready()
+        count = len(actions)
+        actions = self._checked(actions, (count, *self._action_shape))
+        if count == 0:
+            raise ValueError("step_many needs at least one step of actions")
+        results = Results.allocate(self.rules, (count, self.num_envs), self.device)
+        self._step(actions, results, count, clear=False)
+        self.take_over(Results(*(tensor[-1] for tensor in results)))
+        return (*results[:4], self._info(results))
+
+    def step_into(self, actions: Tensor, results: Results) -> None:
+        """One step that writes to `results`, tensors ``[num_envs, ...]``, instead of the batch's
+        own. For engines: nothing is checked. `take_over` the last ones before anything else."""
+        self._step(actions, results, 1, clear=False)
+
+    def take_over(self, results: Results) -> None:
+        """Copy results that `step_into` wrote elsewhere to the batch's own."""
+        torch._foreach_copy_(list(self._own), list(results))
+        ended = self._own.terminated | self._own.truncated
+        self._own.report.mul_(ended.unsqueeze(-1))  # elsewhere there may be older ones
+
+    def check_actions(self) -> None:
+        """Wait for the card; raise ValueError if an action since the last check was not valid."""
+        if int(self._bad):
+            self._bad.zero_()
+            space = self.single_action_space
+            raise ValueError(f"an action was out of range or not finite; expected {space}")
+
+    def action_masks(self) -> Tensor | None:
+        """See `BaseVecEnv`."""
+        self._check_masks_known()
+        return None if self.rules.mask is None else self._hand_out(self._own.action_mask)
+
+    @property
+    def buffers(self) -> dict[str, Tensor]:
+        """Every tensor of the batch, by name, as views: for DLPack, or to look at. ``seed``,
+        ``index`` and ``episode`` hold the bits of unsigned numbers."""
+        own = self._own
+        report = {"returns": own.returns, "lengths": own.lengths, "seconds": own.seconds}
+        return {**self._rows, **own._asdict(), **report}
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        """See `BaseVecEnv`. Waits for the card.
+
+        Raises:
+            ValueError: closed, or an action was not valid, see `check_actions`.
+        """
+        self._check_open()
+        self.check_actions()
+        return self._read()
+
+    def _read(self) -> dict[str, np.ndarray]:
+        state = {}
+        for name, tensor in self._state_tensors().items():
+            array = tensor.cpu().numpy()
+            state[name] = array.view(_STATE_DTYPES.get(name, array.dtype)).copy()
+        return state
+
+    def set_state(self, state: Mapping[str, Any]) -> Tensor:
+        """See `BaseVecEnv`. Entries may be tensors."""
+        self._check_open()
+        given = {k: v.cpu().numpy() if isinstance(v, Tensor) else v for k, v in state.items()}
+        tensors = self._state_tensors()
+        if not self._was_reset and set(tensors) - set(given):
+            missing = ", ".join(sorted(set(tensors) - set(given)))
+            raise ValueError(f"the state lacks {missing}; to set a part, reset() first")
+        arrays = checked_state(self._read(), given)
+        for name, array in arrays.items():
+            if name in _STATE_DTYPES:
+                array = array.view(np.int64 if array.itemsize == 8 else np.int32)
+            tensors[name].copy_(torch.from_numpy(array))
+        self._find_common()
+        seen = self._own.obs.clone() if "obs" in arrays else None
+        self._run("observe", self._own)
+        if seen is not None:  # only the masks had to be computed
+            self._own.obs.copy_(seen)
+        self._own.report.zero_()
+        self._was_reset = True
+        return self._hand_out(self._own.obs)
+
+    # Inside ---------------------------------------------------------------------------------
+    def _state_tensors(self) -> dict[str, Tensor]:
+        tensors = {f"state.{name}": self._rows[f"state_{name}"] for name in self.rules.fields}
+        tensors |= {name: self._rows[name] for name in COUNTERS}
+        return tensors | {name: getattr(self._own, name) for name in RESULTS}
+
+    def _fields(self, index: int) -> list[Any]:
+        return [self._rows[f"state_{name}"][index].item() for name in self.rules.fields]
+
+    def _hand_out(self, tensor: Tensor) -> Tensor:
+        return tensor.clone() if self.copy else tensor
+
+    def _info(self, results: Results) -> dict[str, Any]:
+        mine = results is self._own
+        if mine and self.autoreset_mode != AutoresetMode.DISABLED:
+            ended = self._hand_out(self._rows["done"])
+        else:
+            ended = results.terminated | results.truncated
+        report = {"r": results.returns, "l": results.lengths, "t": results.seconds}
+        if mine:
+            report = {key: self._hand_out(tensor) for key, tensor in report.items()}
+        info: dict[str, Any] = {"episode": report, "_episode": ended}
+        if self.autoreset_mode == AutoresetMode.SAME_STEP:
+            final = results.final_obs
+            info["final_obs"] = self._hand_out(final) if mine else final
+            info["_final_obs"] = ended
+        return info
+
+    def _step(self, actions: Tensor, results: Results, count: int, clear: bool) -> None:
+        self._run(
+            "step",
+            results,
+            action=actions,
+            final_obs=results.final_obs,
+            bad=self._bad,
+            STEPS=count,
+            max_steps=self.max_episode_steps or NO_LIMIT,
+            MODE=self._mode,
+            CLEAR=clear,
+            **self._launch_step,
+        )
+
+    def _run(self, name: str, results: Results, **arguments: Any) -> None:
+        """Launch a kernel on the caller's stream."""
+        if name != "observe":
+            arguments["HOST_CLOCK"] = self.device.type == "cpu"
+        host_us = _now_us() if self.device.type == "cpu" else 0
+        grid = (-(-self.num_envs // self._launch["BLOCK"]),)
+        with self._on_device():
+            getattr(self._kernels, name)[grid](
+                num_envs=self.num_envs,
+                stride=self._stride,
+                constants=self._params,
+                common=self._common,
+                **self._memory,
+                obs=results.obs,
+                reward=results.reward,
+                terminated=results.terminated,
+                truncated=results.truncated,
+                action_mask=results.action_mask,
+                report=results.report,
+                host_us=host_us,
+                WIDE=results.reward.numel() * self._widest >= 1 << 31,
+                **arguments,
+                **self._launch,
+            )
+
+    def _on_device(self) -> AbstractContextManager[Any]:
+        if self.device.type == "cpu" or self.device.index == torch.cuda.current_device():
+            return nullcontext()
+        return torch.cuda.device(self.device)
+
+    def _checked(self, actions: Any, shape: tuple[int, ...]) -> Tensor:
+        """`actions` as a contiguous tensor on the card, of a dtype that kernels read."""
+        layout = self.rules.action
+        if not isinstance(actions, Tensor):
+            try:
+                actions = torch.as_tensor(np.asarray(actions))
+            except Exception as error:
+                raise TypeError(f"actions must be a tensor of shape {shape}: {error}") from None
+        if actions.shape != shape:
+            raise ValueError(
+                f"actions must have shape {shape}: one {layout.space} for each of {self.num_envs} "
+                f"environments; got shape {tuple(actions.shape)}"
+            )
+        if layout.dtype == INT:
+            if actions.is_floating_point() or actions.dtype in (torch.bool, torch.complex64):
+                raise TypeError(f"actions of {layout.space} must be integers, got {actions.dtype}")
+            wanted = actions.dtype if actions.dtype == torch.int32 else torch.int64
+        else:
+            if actions.dtype == torch.bool or actions.is_complex():
+                raise TypeError(f"actions of {layout.space} must be floats, got {actions.dtype}")
+            wanted = torch.float32
+        return actions.to(self.device, wanted).contiguous()
+
+    def _reset_mask(self, options: Mapping[str, Any] | None) -> Tensor:
+        mask = asked_mask(options)
+        if mask is None:
+            return self._everyone
+        if isinstance(mask, np.ndarray):
+            mask = torch.from_numpy(mask)
+        if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+            raise TypeError(f"reset_mask must be a bool tensor or array, got {mask!r}")
+        if mask.shape != (self.num_envs,):
+            raise ValueError(
+                f"reset_mask must have shape ({self.num_envs},), got {tuple(mask.shape)}"
+            )
+        return mask.to(self.device).contiguous()
+
+    def _stream(self, seed: Any) -> tuple[Tensor, Tensor, Tensor]:
+        """Seed and index of each environment, and whether it is given one; see `assign_streams`."""
+        n = self.num_envs
+        seed = seed.tolist() if isinstance(seed, np.ndarray | Tensor) else seed
+        if isinstance(seed, list | tuple):
+            if len(seed) != n:
+                raise ValueError(
+                    f"seed must be one int or one for each of {n} environments, got {len(seed)}"
+                )
+            given = torch.tensor([one is not None for one in seed], device=self.device)
+            words = np.array([0 if one is None else checked_seed(one) for one in seed], np.uint64)
+            index = torch.zeros(n, dtype=torch.int32, device=self.device)
+            return torch.from_numpy(words.view(np.int64)).to(self.device), index, given
+        word = int(np.array(checked_seed(seed), np.uint64).view(np.int64))
+        index = torch.arange(n, dtype=torch.int32, device=self.device)
+        return torch.full((n,), word, device=self.device), index, self._everyone
+
+    def _assign(self, seed: Tensor, index: Tensor, given: Tensor, mask: Tensor) -> None:
+        chosen = mask & given
+        for name, value in (("seed", seed), ("index", index), ("episode", 0)):
+            row = self._rows[name]
+            row.copy_(torch.where(chosen, value, row))
+        self._find_common()
+
+    def _find_common(self) -> None:
+        """Note for the kernels whether all environments have one seed, and which."""
+        seed, index = self._rows["seed"], self._rows["index"]
+        same = (seed == seed[0]).all() & (
+            index == torch.arange(len(index), device=self.device)
+        ).all()
+        self._common.copy_(torch.stack([same.to(torch.int64), seed[0]]))
+
+    def _check_ready(self) -> None:
+        self._check_open()
+        if not self._was_reset:
+            raise ValueError("step() before reset(): call reset() first")
+
+
+@lru_cache(maxsize=256)
+def _module(name: str, source: str) -> ModuleType:
+    return load_module(name, source)
+
+
+def load_kernels(rules: Rules) -> ModuleType:
+    """The module of kernels for these rules."""
+    return _module(f"{rules.env.__name__}_triton", kernels_source(rules, __version__))
+
+
+def launch_options(num_envs: int) -> dict[str, Any]:
+    """Block size and compiler options: enough programs to fill a card, few when interpreted."""
+    if interpreted():
+        return {"BLOCK": min(1 << max(num_envs - 1, 1).bit_length(), 1 << 16)}
+    large = num_envs > _SMALL
+    block, warps = (128, 2) if large else (32, 1)
+    return {"BLOCK": block, "num_warps": warps, "enable_fp_fusion": False}
+
+
+def step_options(num_envs: int, device: torch.device) -> dict[str, Any]:
+    """Options of a step; see the kernel. Overlapping kernels came with compute capability 9."""
+    overlap = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
+    options = {"BRANCH": num_envs > _SMALL, "OVERLAP": overlap}
+    return {**options, "launch_pdl": True} if overlap else options
+
+
+def rules_width(rules: Rules) -> int:
+    """The most numbers that one environment has in one tensor."""
+    return max(rules.observation.size, rules.action.size, rules.mask_size)
+
+
+def bytes_per_env(rules: Rules) -> int:
+    """Memory that one environment takes."""
+    kinds = rows(rules)
+    kept = sum(len(kinds[kind]) * _KINDS[kind].itemsize for kind in kinds)
+    seen = rules.observation.size * (4 if rules.observation.dtype == FLOAT else 8)
+    return kept + 2 * seen + rules.mask_size + 4 + 1 + 1 + 16 + 1
+
+
+def bytes_per_step(rules: Rules, action_bytes: int = 4) -> dict[str, int]:
+    """Bytes that one step of one environment must move, none of them twice, by what they are for.
+
+    What happens only at the end of an episode is not counted: final observation, report, random
+    stream.
+    """
+    state = sum(np.dtype(NUMPY_DTYPES[kind]).itemsize for kind in rules.fields.values())
+    seen = rules.observation.size * (4 if rules.observation.dtype == FLOAT else 8)
+    moved = {
+        "state, read and written": 2 * state,
+        "action": rules.action.size * action_bytes,
+        "observation": seen,
+        "reward": 4,
+        "terminated, truncated": 2,
+        "steps of the episode, read and written": 8,
+        "return of the episode, read and written": 8,
+        "finished, read and written": 2,
+    }
+    if rules.step_draws:
+        moved["random stream"] = 16
+    if rules.mask_size:
+        moved["action mask"] = rules.mask_size
+    return moved
+
+
+def _now_us() -> int:
+    return time.perf_counter_ns() // 1000
