@@ -278,7 +278,6 @@ def test_a_number_that_is_not_finite_ends_with_code_3(cli, tmp_path, trained):
         (["train", "CartPole-v1", "--total-steps", "1.5"], "run.total_steps must be an integer"),
         (["train", "CartPole-v1", "--seed", "-1"], "run.seed must be at least 0"),
         (["train", "CartPole-v1", "--engine", "warp"], "run.engine must be one of"),
-        (["train", "CartPole-v1", "--engine", "graph"], "not part of this version"),
         (["train", "CartPole-v1", "--device", "abacus"], "run.device must be"),
         (["train", "CartPole-v1", "--run-id", "a/b"], "a run's name"),
         (["train", "CartPole-v1", "--run-id", "base"], "already"),

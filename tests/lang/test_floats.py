@@ -15,7 +15,8 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import ArrayLike, NDArray
 
 from operant import lang
-from operant.lang.numba_source import COMPOSED, word_program, word_source
+from operant.lang.numba_source import word_source
+from operant.lang.source import COMPOSED, word_program
 from operant.vector import numba_source as kernels
 
 Floats = NDArray[np.float32]

@@ -23,7 +23,8 @@ from operant import lang
 from operant.envs.rules import NUMPY_DTYPES
 from operant.lang import floats
 from operant.lang.batch import Batch, batch
-from operant.lang.numba_source import COMPOSED, composed_words, function_source, word_source
+from operant.lang.numba_source import function_source, word_source
+from operant.lang.source import COMPOSED, composed_words
 from operant.lang.trace import BOOL, FLOAT, INT, Program, Symbol
 from operant.vector import numba_source as kernels
 

@@ -59,7 +59,7 @@ def agent() -> Agent:
 )
 def test_the_limit_and_one_batch_only(monkeypatch, env, trained_with, asked_for, limit):
     made = []
-    monkeypatch.setattr(module, "make", lambda *a, **k: made.append(operant.make(*a, **k)))
+    monkeypatch.setattr(module, "VecEnv", lambda *a, **k: made.append(operant.VecEnv(*a, **k)))
     evaluation_env(
         env, EnvConfig(backend="reference", max_episode_steps=trained_with), 2, asked_for
     )

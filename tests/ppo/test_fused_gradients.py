@@ -10,11 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box
 from torch import Tensor
 
 import operant
 from operant.models import PPO
-from operant.models.actor_critic import ActorCritic, ContinuousActorCritic
+from operant.models.actor_critic import (
+    ActorCritic,
+    ContinuousActorCritic,
+    DiscreteActorCritic,
+    column,
+    flatten,
+)
+from operant.ppo.kernels.numba import table
 from operant.ppo.loss import Loss, ppo_loss
 
 Tasks = dict[str, type[operant.Env]]
@@ -115,11 +123,11 @@ def exact(ppo: PPO, clip: float = CLIP) -> tuple[Tensor, Loss]:
     return torch.cat([piece.flatten() for piece in pieces]), loss
 
 
-def check(ppo: PPO, tolerance: float = 1e-5) -> None:
+def check(ppo: PPO, tolerance: float = 1e-5, clip: float = CLIP) -> None:
     """The engine's gradient is autograd's, and so are its figures; nothing was moved."""
     before = [p.detach().clone() for p in ppo.policy.parameters()]
-    wanted, loss = exact(ppo)
-    figures = ppo.engine.update(0, 0.0, CLIP)
+    wanted, loss = exact(ppo, clip)
+    figures = ppo.engine.update(0, 0.0, clip)
     found = ppo.optimizer.gradient.double()
     assert torch.linalg.norm(found - wanted) <= tolerance * torch.linalg.norm(wanted)
     # Each parameter by itself too, or a bias could hide behind the weights.
@@ -217,6 +225,36 @@ def test_every_option(tasks: Tasks, task: str, options: dict[str, Any]) -> None:
         spread(ppo)
         ppo.engine.advantages()
         move(ppo.policy, 5)
+    check(ppo)
+
+
+@pytest.mark.parametrize("task", ["Knobs", "Arm"])
+def test_any_clip_range(tasks: Tasks, task: str) -> None:
+    """One after the other, as a schedule has it."""
+    ppo = collected(tasks[task], hidden=(9,))
+    for clip in (0.2, 0.05, 0.7):
+        check(ppo, clip=clip)
+
+
+@pytest.mark.parametrize(("chunks", "steps"), [(2, 8), (3, 13), (5, 20), (6, 24), (7, 28)])
+def test_any_number_of_chunks(tasks: Tasks, chunks: int, steps: int) -> None:
+    options = {"num_envs": 65, "num_steps": steps, "hidden": (9,)}
+    for task in ("Turns", "Arm"):
+        ppo = collected(tasks[task], **options, threads=2)
+        assert ppo.engine._table.words[table.CHUNKS] == chunks
+        check(ppo)
+
+
+@pytest.mark.parametrize("task", ["Doors", "Knobs"])
+def test_whole_numbers_as_they_are(tasks: Tasks, task: str) -> None:
+    """A policy that takes them for coordinates, not for names."""
+    env = tasks[task]
+    shape = env.observation_space.shape
+    policy = DiscreteActorCritic(Box(-9.0, 9.0, shape), env.action_space, hidden=(8, 8))
+    assert policy.encode is (flatten if shape else column)
+    ppo = collected(env, policy=policy, num_envs=65)
+    assert ppo.engine.buffer.obs.dtype == torch.int64
+    assert (ppo.engine.buffer.obs < 0).any()
     check(ppo)
 
 

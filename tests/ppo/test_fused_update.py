@@ -150,6 +150,35 @@ def test_an_update_is_plain_ppo(tasks: Tasks, task: str, options: dict[str, Any]
     assert figures["epochs"] == ppo.config.ppo.epochs
 
 
+@pytest.mark.parametrize("clip", [0.05, 0.5])
+def test_an_update_clips_as_it_is_told(tasks: Tasks, clip: float) -> None:
+    ppo = collected(tasks["Turns"], epochs=4)
+    policy, rows = plain_update(ppo, 1e-2, clip)
+    figures = ppo.engine.update(ppo.iteration, 1e-2, clip)
+    wanted = torch.cat([p.detach().flatten() for p in policy.parameters()])
+    torch.testing.assert_close(parameters(ppo), wanted, rtol=2e-4, atol=2e-5)
+    share = np.mean([row["clip_fraction"] for row in rows])
+    assert share > 0.01
+    assert figures["clip_fraction"] == pytest.approx(share, abs=1e-5)
+
+
+def test_a_schedule_of_the_clip_range(tasks: Tasks) -> None:
+    options = {"epochs": 6, "clip": 0.3, "learning_rate": 1e-2}
+    scheduled, constant, by_hand = (
+        made(tasks["Turns"], **options, clip_schedule=schedule)
+        for schedule in ("linear", "constant", "constant")
+    )
+    total = 3 * len(by_hand.engine.buffer)
+    for ppo in (scheduled, constant):
+        ppo.learn(total)
+    for iteration, clip in enumerate((0.3, 0.2, 0.1)):
+        by_hand.engine.collect(iteration, 17 * iteration)
+        by_hand.engine.advantages()
+        by_hand.engine.update(iteration, 1e-2, clip)
+    torch.testing.assert_close(parameters(scheduled), parameters(by_hand), rtol=1e-6, atol=1e-7)
+    assert (parameters(scheduled) - parameters(constant)).abs().max() > 1e-4
+
+
 def test_one_step_is_adams(tasks: Tasks) -> None:
     """The very gradient that the engine found, put through `operant.ppo.adam`."""
     ppo = collected(tasks["Arm"], epochs=1, minibatches=1)
@@ -209,6 +238,20 @@ def test_the_target_ends_the_passes_after_the_one_that_crosses_it(tasks: Tasks) 
         set_option(other, epochs=stop + 1)
         other.engine.update(other.iteration, 3e-3, 0.2)
         assert torch.equal(parameters(one), parameters(other))
+
+
+def test_the_target_is_for_the_mean_of_a_pass(tasks: Tasks) -> None:
+    """Not for its last minibatch, nor for its largest."""
+    _, rows = plain_update(collected(tasks["Turns"], epochs=5), 3e-3, 0.2)
+    kl = np.array([row["kl"] for row in rows]).reshape(5, 4)
+    mean, last = kl.mean(1), kl[:, -1]
+    for low, high in zip(np.minimum(mean, last), np.maximum(mean, last), strict=True):
+        target = float(0.5 * (low + high))
+        stops = [int((x > target).argmax()) if (x > target).any() else 4 for x in (mean, last)]
+        ppo = collected(tasks["Turns"], epochs=5)
+        set_option(ppo, target_kl=target)
+        assert ppo.engine.update(ppo.iteration, 3e-3, 0.2)["epochs"] == stops[0] + 1
+        assert stops[0] != stops[1] or target > mean[4]
 
 
 def set_option(ppo: PPO, **options: Any) -> None:

@@ -10,7 +10,7 @@ import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 import operant
-from operant.lang import to_float, where
+from operant.lang import floor, to_float, where
 from operant.models import PPO
 from operant.models.distributions import Categorical, masked
 from operant.ppo.config import Config
@@ -68,13 +68,66 @@ class Locks(operant.Env):
         return (odd, state.time > 3, True, True, odd)
 
 
+class Chance(NamedTuple):
+    x: float
+    y: float
+
+
+def by_chance(state: Any, sizes: tuple[int, ...]) -> tuple[Any, ...]:
+    """About half of each choice's values, and always its last."""
+    allowed = []
+    for size in sizes:
+        for k in range(size):
+            number = floor(370.0 * state.x * (k + 1) + 77.0 * state.y * (k + 3))
+            allowed.append((number - 2.0 * floor(0.5 * number) < 0.5) | (k == size - 1))
+    return tuple(allowed)
+
+
+class Lottery(operant.Env):
+    """Fifty doors; which are open is another matter in every environment and step."""
+
+    State = Chance
+    sizes = (50,)
+    observation_space = Box(-np.inf, np.inf, (2,))
+    action_space = Discrete(50)
+    max_episode_steps = 6
+
+    def reset(random):
+        return Chance(random[0], random[1])
+
+    def step(state, action, random):
+        reward = 0.1 * to_float(action) + state.x
+        return Chance(random[0], random[1]), reward, random[1] > 0.9
+
+    def observe(state):
+        return state.x, state.y
+
+    def action_mask(state):
+        return by_chance(state, (50,))
+
+
+class Lotteries(Lottery):
+    """Four choices; the second crosses the end of a word of the packed mask, which has 24 bits."""
+
+    sizes = (5, 26, 1, 20)
+    action_space = MultiDiscrete([5, 26, 1, 20])
+
+    def step(state, action, random):
+        reward = 0.1 * to_float(action[1]) + state.x
+        return Chance(random[0], random[1]), reward, random[1] > 0.9
+
+    def action_mask(state):
+        return by_chance(state, (5, 26, 1, 20))
+
+
 def trainer(env: type[operant.Env], engine: str, **options: Any) -> PPO:
     given = {"num_envs": 70, "num_steps": 20, "minibatches": 2, "epochs": 2, "seed": 5}
     return PPO(env, Config(), engine=engine, **{**given, **options})
 
 
 ENGINES = ("eager", "fused")
-ENVS = (Door, Locks)
+ENVS = (Door, Locks, Lottery, Lotteries)
+SIZES = {Door: (30,), Locks: (3, 2), Lottery: (50,), Lotteries: Lotteries.sizes}
 
 
 @pytest.mark.parametrize("env", ENVS)
@@ -86,10 +139,10 @@ def test_only_allowed_actions_are_taken(env: type[operant.Env], engine: str) -> 
     buffer = ppo.engine.buffer
     mask = buffer.arrays["action_mask"]
     assert 0 < mask.mean() < 1
-    assert mask.shape == (20, 70, 30 if env is Door else 5)
+    assert mask.shape == (20, 70, sum(SIZES[env]))
     actions = buffer.arrays["action"].reshape(20, 70, -1)
     first = 0
-    for k, size in enumerate([30] if env is Door else [3, 2]):
+    for k, size in enumerate(SIZES[env]):
         part = mask[:, :, first : first + size]
         assert np.take_along_axis(part, actions[:, :, k : k + 1], -1).all()
         first += size
@@ -105,6 +158,20 @@ def test_engines_play_the_same(env: type[operant.Env]) -> None:
         np.testing.assert_array_equal(eager.buffer.arrays[name], fused.buffer.arrays[name])
     difference = eager.buffer.arrays["log_prob"] - fused.buffer.arrays["log_prob"]
     assert np.abs(difference).max() <= 1e-5
+
+
+@pytest.mark.parametrize("env", [Lottery, Lotteries])
+def test_masks_differ_where_they_may(env: type[operant.Env]) -> None:
+    """Otherwise the tests here say little of whose mask is used, and of which word of it."""
+    engine = trainer(env, "fused").engine
+    engine.collect(0, 0)
+    mask = engine.buffer.arrays["action_mask"]
+    ends = np.cumsum(SIZES[env]) - 1
+    free = np.delete(np.arange(mask.shape[2]), ends)
+    assert mask[:, :, ends].all()
+    for axis in (0, 1):
+        share = mask[:, :, free].mean(axis)
+        assert ((share > 0) & (share < 1)).mean() > 0.9
 
 
 @pytest.mark.parametrize("env", ENVS)

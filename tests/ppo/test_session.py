@@ -374,9 +374,9 @@ def test_the_best_checkpoint_is_kept():
     class Score(Callback):
         """Makes the second iteration look best."""
 
-        def on_rollout(self, ppo, buffer):
+        def on_update(self, ppo, metrics):
             ppo.recent.clear()
-            ppo.recent.append((9.0 if ppo.iteration == 1 else 1.0, 5))
+            ppo.recent.append((9.0 if ppo.iteration == 2 else 1.0, 5))
 
     session.train([Score()])
     steps = [int(path.name) for path in list_checkpoints(session.run.checkpoints)]

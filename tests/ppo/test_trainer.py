@@ -351,8 +351,10 @@ def test_unknown_options_name_the_nearest():
 
 
 def test_an_engine_or_device_that_is_not_there():
-    with pytest.raises(ValueError, match="'graph' is not part of this version"):
-        small(engine="graph")
+    there = small(engine="graph")
+    if not torch.cuda.is_available():
+        assert there.engine.name == "eager"
+        assert "it needs a card, and the policy is on cpu" in there.engine_reason
     with pytest.raises(ValueError, match=r"run\.device must be"):
         small(device="tpu")
     if not torch.cuda.is_available():

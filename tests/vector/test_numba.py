@@ -15,6 +15,7 @@ import pytest
 import operant
 from operant.envs import CartPole
 from operant.envs.rules import Rules
+from operant.vector import generated
 from operant.vector import numba as numba_backend
 
 ASSEMBLY = """
@@ -100,12 +101,12 @@ def test_kernel_file_is_written_once_and_repaired(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPERANT_HOME", str(tmp_path))
-    path = numba_backend._write_once("kernel.py", "x = 1\n")
+    path = generated._write_once("kernel.py", "x = 1\n")
     stamp = path.stat().st_mtime_ns
     assert path == tmp_path / "kernels" / "kernel.py"
-    assert numba_backend._write_once("kernel.py", "x = 1\n").stat().st_mtime_ns == stamp
+    assert generated._write_once("kernel.py", "x = 1\n").stat().st_mtime_ns == stamp
     path.write_text("x = 1 + damage\n")
-    assert numba_backend._write_once("kernel.py", "x = 1\n").read_text() == "x = 1\n"
+    assert generated._write_once("kernel.py", "x = 1\n").read_text() == "x = 1\n"
     assert [file.name for file in path.parent.iterdir()] == ["kernel.py"]
 
 
@@ -117,8 +118,8 @@ def test_an_unwritable_home_falls_back_to_the_temporary_folder(
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     monkeypatch.setenv("OPERANT_HOME", str(blocked))
-    monkeypatch.setattr(numba_backend.tempfile, "tempdir", str(temporary))
-    path = numba_backend._write_once("kernel.py", "x = 1\n")
+    monkeypatch.setattr(generated.tempfile, "tempdir", str(temporary))
+    path = generated._write_once("kernel.py", "x = 1\n")
     assert path.is_relative_to(temporary)
     assert path.read_text() == "x = 1\n"
 

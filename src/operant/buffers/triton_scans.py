@@ -5,13 +5,10 @@ results do not depend on their number. The same sums in the same order as in
 `operant.buffers.advantages`, which says what they mean.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, misc"
-
 from __future__ import annotations
 
 from typing import Any
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -139,8 +136,3 @@ def _discounted(
         total = tl.where(dead | cut, 0.0, total)
         row += envs
     tl.store(carry + i, total, mask=here)
-
-
-def on_card(device: torch.device) -> bool:
-    """Whether kernels run on tensors of `device`."""
-    return device.type == "cuda" or interpreted()

@@ -1,7 +1,5 @@
 """Functions that generated Triton kernels call."""
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, misc"
-
 from __future__ import annotations
 
 import triton

@@ -10,7 +10,7 @@
 It may also have
 
 - ``distribution``: another `Distribution` than the action space's own;
-- ``value(obs)``: only the value ``[B]``, where that is cheaper than ``forward``;
+- ``head(obs)``, ``value(obs)``: only the one or the other, where that is cheaper than ``forward``;
 - ``obs_normalizer``: a `RunningNormalizer` it uses in ``forward``; PPO updates it with the
   observations of a rollout, after having trained on it.
 """
@@ -93,6 +93,10 @@ class ActorCritic(nn.Module):
         features = self.actor(x)
         value = self.critic_head(features if self.critic is None else self.critic(x)).squeeze(-1)
         return self._head(self.actor_head(features)), value
+
+    def head(self, obs: Tensor) -> Tensor:
+        """Head ``[B, H]`` of observations, without the critic."""
+        return self._head(self.actor_head(self.actor(self._inputs(obs))))
 
     def value(self, obs: Tensor) -> Tensor:
         """Value ``[B]`` of observations, without the actor."""

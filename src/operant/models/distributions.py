@@ -75,7 +75,7 @@ class Categorical(Distribution):
     def sample(self, head: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """By inversion: the first action whose cumulated probability exceeds the number."""
         log_probs = functional.log_softmax(head, -1)
-        cumulated = log_probs.exp().cumsum(-1)
+        cumulated = _cumulated(log_probs.exp())
         # Rounding may leave the sum below 1. Scaled by it, the number stays below the last entry,
         # so that what lies behind the sum, a masked action say, is never chosen.
         action = (cumulated <= noise * cumulated[..., -1:]).sum(-1)
@@ -96,6 +96,17 @@ class Categorical(Distribution):
     def to_env(self, action: Tensor) -> Tensor:
         """Counted from `start`."""
         return action + self.start if self.start else action
+
+
+def _cumulated(x: Tensor) -> Tensor:
+    """Sums of the first 1, 2, ... columns. Few columns are added one after the other: a scan of
+    8192 rows of two took an H200 49 microseconds, longer than all the rest of a step."""
+    if x.shape[-1] > 16:
+        return x.cumsum(-1)
+    sums = list(x.unbind(-1))
+    for k in range(1, len(sums)):
+        sums[k] = sums[k - 1] + sums[k]
+    return torch.stack(sums, -1)
 
 
 class MultiCategorical(Distribution):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 
 class Adam:
@@ -58,3 +58,27 @@ class Adam:
         move *= -learning_rate / (1 - beta1**self.count)
         for parameter, piece in zip(self.parameters, torch.split(move, self.sizes), strict=True):
             parameter.add_(piece.view_as(parameter))
+
+    @torch.no_grad()
+    def step_on_card(self, gradient: Tensor, rate: Tensor, count: Tensor, active: Tensor) -> None:
+        """A step whose every number is on the card, so that it can be captured in a graph.
+
+        Args:
+            gradient: float32 ``[P]``.
+            rate: learning rate, a number in float64.
+            count: float64 ``[1]``: steps taken so far; counted on. ``self.count`` is left alone.
+            active: float32 ``[1]``: 1, or 0 for a step that moves nothing.
+        """
+        beta1, beta2 = self.betas
+        count += active
+        going = active > 0
+        mean = self.exp_avg.lerp(gradient, 1 - beta1)
+        square = self.exp_avg_sq.lerp(gradient.square(), 1 - beta2)
+        self.exp_avg.copy_(torch.where(going, mean, self.exp_avg))
+        self.exp_avg_sq.copy_(torch.where(going, square, self.exp_avg_sq))
+        done = count.clamp(min=1)
+        root = (square / (1 - beta2**done).float()).sqrt() + self.eps
+        move = torch.where(going, mean / root * (-rate / (1 - beta1**done)).float(), 0.0)
+        pieces = torch.split(move, self.sizes)
+        views = [piece.view_as(p) for piece, p in zip(pieces, self.parameters, strict=True)]
+        torch._foreach_add_(list[Tensor](self.parameters), views)

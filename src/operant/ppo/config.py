@@ -18,7 +18,9 @@ from operant.models.names import ACTIVATION_NAMES, LOG_STD_RANGE
 
 SCHEDULES = ("constant", "linear", "cosine")
 ENGINES = ("auto", "eager", "graph", "fused")
-BACKENDS = ("auto", "reference", "cpu")
+COMPILE = ("auto", "off", "on", "max")
+PRECISIONS = ("auto", "fp32", "tf32", "bf16", "fp16")
+BACKENDS = ("auto", "reference", "cpu", "cuda")
 _PARAMS = "env.params."
 
 
@@ -110,6 +112,12 @@ class RunConfig(_Checked):
     seed: int = option(0, "the same seed gives the same run", least=0, most=2**63 - 1)
     device: str = option("auto", "auto, cpu, cuda or cuda:N")
     engine: str = option("auto", "how the loop is executed", choices=ENGINES)
+    precision: str = option(
+        "auto", "of the networks on a GPU: what the engine prefers, or one", choices=PRECISIONS
+    )
+    compile: str = option(
+        "auto", "torch.compile in the engine graph: off, on, max, or what pays", choices=COMPILE
+    )
     threads: int = option(
         0, "threads that train on a CPU; 0: as many as prove fastest", least=0, most=1024
     )

@@ -15,8 +15,8 @@ from operant.ppo.agent import Agent
 from operant.ppo.config import EnvConfig
 from operant.ppo.noise import fill_uniforms
 from operant.ppo.threads import one_thread_an_operation
+from operant.vector.backends import host_backend
 from operant.vector.env import VecEnv
-from operant.vector.make import make
 
 _MOST_ENVS = 1024
 
@@ -55,10 +55,10 @@ def evaluation_env(
     go on for ever: ``batch.max_episode_steps`` is None.
     """
     own = (get_env(env) if isinstance(env, str) else env).max_episode_steps
-    return make(
-        env,
+    return VecEnv(
+        get_env(env) if isinstance(env, str) else env,
         num_envs,
-        backend=config.backend,
+        backend=host_backend() if config.backend.startswith(("auto", "cuda")) else config.backend,
         autoreset_mode=AutoresetMode.NEXT_STEP,
         copy=False,
         max_episode_steps=max_episode_steps or own or config.max_episode_steps or None,

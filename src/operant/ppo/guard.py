@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from operant.buffers.gpu import GpuBuffer
 from operant.buffers.rollout import RolloutBuffer
 
 
@@ -57,6 +58,28 @@ def check_rollout(buffer: RolloutBuffer, iteration: int) -> None:
     if culprits:
         first = min(culprits)
         raise NonFiniteError(first.what, iteration, first.env, first.detail)
+
+
+def check_device_rollout(buffer: GpuBuffer, iteration: int) -> None:
+    """`check_rollout` for a rollout on a card; copies it to the host."""
+    b = buffer
+    host = RolloutBuffer(
+        b.num_steps,
+        b.num_envs,
+        tuple(b.obs.shape[2:]),
+        tuple(b.action.shape[2:]),
+        obs_dtype=b.obs.dtype,
+        action_dtype=b.action.dtype,
+    )
+    for name in host.arrays:
+        if name != "action_mask":
+            getattr(host, name).copy_(getattr(b, name))
+    place = np.flatnonzero((host.arrays["truncated"] & ~host.arrays["terminated"]).reshape(-1))
+    host.set_final_obs(place, b.final_obs.flatten(0, 1).cpu().numpy()[place])
+    if host.action.is_floating_point():
+        for t in range(b.num_steps):
+            check_action(host.action[t], iteration, t)
+    check_rollout(host, iteration)
 
 
 def _first(

@@ -10,11 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from operant.buffers.normalizer import RunningNormalizer
-from operant.buffers.rollout import RolloutBuffer
 from operant.models.distributions import Distribution
 from operant.ppo.adam import Adam
 from operant.ppo.config import Config
-from operant.vector.env import VecEnv
+from operant.vector.base import BaseVecEnv
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,7 @@ class Job:
     """A policy to train, on environments, in a certain way. The trainer owns everything in it."""
 
     config: Config
-    env: VecEnv
+    env: BaseVecEnv
     policy: nn.Module
     distribution: Distribution
     optimizer: Adam
@@ -35,11 +34,23 @@ class Job:
         """Entries of the environment's action mask; 0 where it has none."""
         return self.env.rules.mask_size
 
+    def head(self, obs: Tensor) -> Tensor:
+        """Head ``[B, H]`` of observations ``[B, *obs_shape]``, on the policy's device."""
+        only_head = _method(self.policy, "head")
+        result: Tensor = self.policy(obs)[0] if only_head is None else only_head(obs)
+        return result
+
     def value(self, obs: Tensor) -> Tensor:
         """Value ``[B]`` of observations ``[B, *obs_shape]``, on the policy's device."""
-        only_value = getattr(self.policy, "value", None)
+        only_value = _method(self.policy, "value")
         result: Tensor = self.policy(obs)[1] if only_value is None else only_value(obs)
         return result
+
+
+def _method(policy: nn.Module, name: str) -> Any:
+    """A method of a policy; None if it has none, or a layer of this name."""
+    found = getattr(policy, name, None)
+    return None if isinstance(found, nn.Module | Tensor) else found
 
 
 @dataclass(frozen=True)
@@ -60,6 +71,10 @@ class Episodes:
     def __len__(self) -> int:
         return len(self.returns)
 
+    def last(self, most: int) -> tuple[list[float], list[int]]:
+        """Returns and lengths of the last `most` episodes, in order."""
+        return self.returns[-most:].tolist(), self.lengths[-most:].tolist()
+
     @classmethod
     def joined(cls, parts: list[tuple[np.ndarray, ...]]) -> Episodes:
         """From one tuple of arrays (in the order of the fields) for each step with endings."""
@@ -72,7 +87,8 @@ class Engine(Protocol):
     """One way of executing the loop ``collect -> advantages -> update``."""
 
     name: str
-    buffer: RolloutBuffer
+    buffer: Any
+    """A `RolloutBuffer`, or a `GpuBuffer` on a card."""
 
     @property
     def threads(self) -> int:
@@ -88,7 +104,12 @@ class Engine(Protocol):
         """Turn the buffer's rewards and values into advantages and targets."""
 
     def update(self, iteration: int, learning_rate: float, clip: float) -> dict[str, float]:
-        """Train on the buffer; figures about it, means over all minibatches."""
+        """Train on the buffer; figures about it, means over all minibatches, and the share of the
+        targets' variance that the values explain."""
+
+    def timings(self) -> tuple[float, float, float] | None:
+        """Seconds that collecting, advantages and update took in the last iteration, where these
+        parts run on a clock of their own; None: as long as the calls did."""
 
     def state(self) -> dict[str, np.ndarray]:
         """What the engine itself remembers from one iteration to the next, as copies."""

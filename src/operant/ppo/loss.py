@@ -30,7 +30,7 @@ def ppo_loss(
     target: Tensor,
     old_value: Tensor,
     *,
-    clip: float,
+    clip: float | Tensor,
     value_clip: float,
     value_coef: float,
     entropy_coef: float,
@@ -50,7 +50,8 @@ def ppo_loss(
     """
     log_ratio = log_prob - old_log_prob
     ratio = log_ratio.exp()
-    gain = torch.minimum(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage)
+    near_one = ratio.clamp(1 - clip, 1 + clip)  # type: ignore[arg-type]  # numbers or tensors
+    gain = torch.minimum(ratio * advantage, near_one * advantage)
     policy_loss = -gain.mean()
     error = (value - target).square()
     if value_clip:

@@ -29,11 +29,12 @@ def fill_uniforms(out: np.ndarray, seed: int, first_step: int) -> None:
         ValueError: a seed beyond 64 bits.
     """
     seed = checked_seed(seed)
-    _fill(out, np.uint32(seed & 0xFFFFFFFF), np.uint32(seed >> 32), np.int64(first_step))
+    words = np.uint32(seed & 0xFFFFFFFF), np.uint32(seed >> 32), np.uint32(POLICY_BLOCK)
+    _fill(out, *words, np.int64(first_step))
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def _fill(out, seed_low, seed_high, first_step):
+def _fill(out, seed_low, seed_high, first_block, first_step):
     steps, envs, size = out.shape
     scale = np.float32(2**-24)
     for t in range(steps):
@@ -41,7 +42,7 @@ def _fill(out, seed_low, seed_high, first_step):
         low, high = u32(step & 0xFFFFFFFF), u32(step >> 32)
         for block in range((size + 3) // 4):
             for i in range(envs):
-                words = philox(low, high, seed_high, u32(POLICY_BLOCK + block), seed_low, u32(i))
+                words = philox(low, high, seed_high, u32(first_block + block), seed_low, u32(i))
                 for k in range(min(4, size - 4 * block)):
                     out[t, i, 4 * block + k] = np.float32(words[k] >> u32(8)) * scale
 

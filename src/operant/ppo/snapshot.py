@@ -24,7 +24,7 @@ from operant.ppo.config import Config
 from operant.ppo.config_file import parsed_config, to_toml
 from operant.ppo.policy import add_return_normalizer, configured_policy
 from operant.runs.checkpoint import Checkpoint, CheckpointError, find_checkpoint, load_checkpoint
-from operant.vector.env import VecEnv
+from operant.vector.base import BaseVecEnv
 
 if TYPE_CHECKING:
     from operant.ppo.trainer import PPO
@@ -63,7 +63,7 @@ def snapshot(ppo: PPO) -> tuple[Arrays, dict[str, Any]]:
 def restored(
     cls: type[PPO],
     checkpoint: Checkpoint,
-    env: str | type[Env] | VecEnv | None,
+    env: str | type[Env] | BaseVecEnv | None,
     policy: nn.Module | None,
     options: Mapping[str, Any],
 ) -> PPO:
@@ -130,7 +130,7 @@ def load_agent(
     checkpoint = load_checkpoint(locate(path, which))
     config = config_of(checkpoint)
     chosen = chosen_env(config, env)
-    assert not isinstance(chosen, VecEnv)
+    assert not isinstance(chosen, BaseVecEnv)
     spaces = _spaces_of(chosen, config)
     device = device or torch.device("cpu")
     if policy is None:
@@ -230,11 +230,11 @@ def _check_tensor(array: np.ndarray, like: torch.Tensor, name: str, where: Path)
 
 
 def _check_fits(
-    checkpoint: Checkpoint, config: Config, env: str | type[Env] | VecEnv | None
+    checkpoint: Checkpoint, config: Config, env: str | type[Env] | BaseVecEnv | None
 ) -> None:
     """Compare sizes in the configuration with the arrays, before anything is allocated for them."""
     chosen = chosen_env(config, env)
-    if isinstance(chosen, VecEnv):
+    if isinstance(chosen, BaseVecEnv):
         return
     _check_model(checkpoint, config, _spaces_of(chosen, config))
     rewards = checkpoint.arrays.get("environment", {}).get("reward", np.empty(0))
@@ -258,7 +258,9 @@ def _check_model(checkpoint: Checkpoint, config: Config, spaces: tuple[Any, Any]
             )
 
 
-def chosen_env(config: Config, env: str | type[Env] | VecEnv | None) -> str | type[Env] | VecEnv:
+def chosen_env(
+    config: Config, env: str | type[Env] | BaseVecEnv | None
+) -> str | type[Env] | BaseVecEnv:
     """`env`, or the environment that `config` names, if that is a built-in or registered one.
 
     A file named in a checkpoint is not run: a checkpoint may come from anyone.

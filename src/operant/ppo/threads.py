@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
@@ -68,11 +68,27 @@ class Threads:
             for k, item in left:
                 results[k] = function(item)
 
-        helpers = min(self._others, len(items) - 1)
-        others = [self._pool.submit(work) for _ in range(helpers)]
+        others: list[Future[None]] = []
         try:
+            for _ in range(min(self._others, len(items) - 1)):
+                others.append(self._pool.submit(work))
             work()
         finally:
-            for other in others:
-                other.result()
+            _wait_for(others)
+        for other in others:
+            other.result()
         return results  # type: ignore[return-value]
+
+
+def _wait_for(futures: list[Future[None]]) -> None:
+    """Wait until all are done, whatever is raised meanwhile: what they work on must not be used by
+    anyone else before. Ctrl-C is raised afterwards."""
+    interrupted: KeyboardInterrupt | None = None
+    while True:
+        try:
+            wait(futures)
+            break
+        except KeyboardInterrupt as error:
+            interrupted = error
+    if interrupted is not None:
+        raise interrupted

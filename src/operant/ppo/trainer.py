@@ -26,7 +26,9 @@ from operant.ppo.job import Episodes, Job
 from operant.ppo.policy import add_return_normalizer, configured_policy
 from operant.ppo.schedule import scheduled
 from operant.ppo.threads import one_thread_an_operation
-from operant.vector.env import VecEnv
+from operant.vector.backends import host_backend
+from operant.vector.base import BaseVecEnv
+from operant.vector.cards import why_not_cuda
 
 WINDOW = 100
 """Episodes that ``mean_return`` and ``mean_length`` look back on."""
@@ -86,7 +88,7 @@ class PPO:
 
     def __init__(
         self,
-        env: str | type[Env] | VecEnv,
+        env: str | type[Env] | BaseVecEnv,
         config: Config | None = None,
         *,
         policy: nn.Module | None = None,
@@ -99,13 +101,13 @@ class PPO:
             name = config.env.id
         layers = [] if config is None else [_all_values(config)]
         given = {dotted_name(key): value for key, value in options.items()}
-        if isinstance(env, VecEnv):
+        if isinstance(env, BaseVecEnv):
             given = _with_batch(given, env)
         if policy is not None and any(key.startswith("policy.") for key in given):
             raise ValueError("options of [policy] are for the built-in networks, not for policy=")
         self.config = config = resolved(name, *layers, {"env.id": name, **given})
-        self.env = make_env(config, env)
-        self.device = choose_device(config.run.device)
+        self.device = choose_device(config.run.device, env)
+        self.env = make_env(config, env, self.device)
         torch.manual_seed(config.run.seed)
         if policy is None:
             spaces = (self.env.single_observation_space, self.env.single_action_space)
@@ -129,7 +131,7 @@ class PPO:
             getattr(policy, "return_normalizer", None) if config.ppo.normalize_reward else None,
         )
         chosen = choose_engine(job)
-        self.engine, self.engine_reason = chosen.create(job), chosen.reason
+        self.engine, self.engine_reason = chosen.engine, chosen.reason
         self.env.reset(seed=config.run.seed)
         self.steps = 0
         """Environment steps taken and trained on."""
@@ -180,11 +182,13 @@ class PPO:
     def _iterate(self, total: int, callbacks: list[Callback]) -> None:
         guarded = self.config.run.nan_guard
         before = [tensor.clone() for tensor in self._trained_tensors()] if guarded else []
+        count = self.optimizer.count
         try:
             figures = self._collect_and_update(total, callbacks)
         except NonFiniteError:
             for tensor, good in zip(self._trained_tensors(), before, strict=True):
                 tensor.copy_(good)
+            self.optimizer.count = count
             raise
         now = time.perf_counter()
         self.iteration += 1
@@ -201,11 +205,11 @@ class PPO:
         self.policy.eval()
         episodes = self.engine.collect(self.iteration, self.steps // self.env.num_envs)
         collected = time.perf_counter()
-        self._count(episodes)
         for callback in callbacks:
             callback.on_rollout(self, self.engine.buffer)
-        if len(episodes):
-            for callback in callbacks:
+        listening = [c for c in callbacks if type(c).on_episodes is not Callback.on_episodes]
+        if listening and len(episodes):  # looked at only if someone listens: it may take a wait
+            for callback in listening:
                 callback.on_episodes(self, episodes)
 
         self.policy.train()
@@ -218,9 +222,11 @@ class PPO:
         figures = self.engine.update(self.iteration, rate, clip)
         figures |= {"learning_rate": rate, "clip": clip}
         ended = time.perf_counter()
-        figures["collect_seconds"] = collected - began
-        figures["update_seconds"] = ended - collected
-        self.timings = Timings(collected - began, estimated - called, ended - estimated)
+        self._count(episodes)
+        parts = (collected - began, estimated - called, ended - estimated)
+        self.timings = Timings(*(self.engine.timings() or parts))
+        figures["collect_seconds"] = self.timings.collect
+        figures["update_seconds"] = self.timings.advantages + self.timings.update
         return figures
 
     def _trained_tensors(self) -> list[torch.Tensor]:
@@ -230,15 +236,9 @@ class PPO:
 
     def _count(self, episodes: Episodes) -> None:
         self.episodes += len(episodes)
-        last = slice(-WINDOW, None)
-        self.recent.extend(
-            zip(episodes.returns[last].tolist(), episodes.lengths[last].tolist(), strict=True)
-        )
+        self.recent.extend(zip(*episodes.last(WINDOW), strict=True))
 
     def _metrics(self, figures: Mapping[str, float]) -> dict[str, float]:
-        arrays = self.engine.buffer.arrays
-        spread = float(arrays["target"].var())
-        unexplained = float((arrays["target"] - arrays["value"]).var())
         known = {
             **figures,
             "iteration": self.iteration,
@@ -247,7 +247,6 @@ class PPO:
             "episodes": self.episodes,
             "mean_return": self.mean_return,
             "mean_length": self.mean_length,
-            "explained_variance": 1 - unexplained / spread if spread > 0 else float("nan"),
         }
         return {name: known[name] for name in METRICS}
 
@@ -306,7 +305,7 @@ class PPO:
     def load(
         cls,
         path: str | Path,
-        env: str | type[Env] | VecEnv | None = None,
+        env: str | type[Env] | BaseVecEnv | None = None,
         *,
         policy: nn.Module | None = None,
         **options: Any,
@@ -354,11 +353,11 @@ class PPO:
             )
 
 
-def env_name(env: str | type[Env] | VecEnv) -> str:
+def env_name(env: str | type[Env] | BaseVecEnv) -> str:
     """What a configuration calls an environment: the id as given, or the class's own name."""
     if isinstance(env, str):
         return env
-    if isinstance(env, VecEnv):
+    if isinstance(env, BaseVecEnv):
         env = env.rules.env
     if not (isinstance(env, type) and issubclass(env, Env)):
         raise TypeError(
@@ -369,14 +368,15 @@ def env_name(env: str | type[Env] | VecEnv) -> str:
     return id_of(env) or env.__qualname__
 
 
-def make_env(config: Config, env: str | type[Env] | VecEnv) -> VecEnv:
-    """The batch that `config` describes; a batch given is checked and used.
+def make_env(config: Config, env: str | type[Env] | BaseVecEnv, device: torch.device) -> BaseVecEnv:
+    """The batch that `config` describes, where the policy is if nothing else is said; a batch given
+    is checked and used.
 
     Raises:
         ValueError: a batch in another mode, or with other sizes than `config` says.
     """
     wanted = config.env
-    if isinstance(env, VecEnv):
+    if isinstance(env, BaseVecEnv):
         if env.autoreset_mode != AutoresetMode.SAME_STEP:
             raise ValueError(
                 f"PPO needs autoreset_mode='SameStep', this batch has {env.autoreset_mode.value!r}"
@@ -387,7 +387,7 @@ def make_env(config: Config, env: str | type[Env] | VecEnv) -> VecEnv:
     return make(
         env,
         wanted.num_envs,
-        backend=wanted.backend,
+        backend=backend_for(wanted.backend, device),
         workers=wanted.workers,
         autoreset_mode=AutoresetMode.SAME_STEP,
         copy=False,
@@ -396,7 +396,18 @@ def make_env(config: Config, env: str | type[Env] | VecEnv) -> VecEnv:
     )
 
 
-def _with_batch(given: dict[str, Any], env: VecEnv) -> dict[str, Any]:
+def backend_for(name: str, device: torch.device) -> str:
+    """The backend that a configuration means: ``"auto"`` is on `device`."""
+    if name == "cuda":
+        return f"cuda:{device.index or 0}"
+    if name != "auto":
+        return name
+    if device.type == "cuda" and why_not_cuda() is None:
+        return f"cuda:{device.index or 0}"
+    return host_backend()
+
+
+def _with_batch(given: dict[str, Any], env: BaseVecEnv) -> dict[str, Any]:
     """Options with the ``env`` section of a batch that exists already.
 
     Raises:

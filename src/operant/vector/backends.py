@@ -92,5 +92,10 @@ def choose_backend(name: Any) -> Choice:
     raise ValueError(f"backend must be 'auto', 'reference', 'cpu' or 'cuda', got {name!r}")
 
 
+def host_backend() -> str:
+    """The fastest backend for a batch in main memory."""
+    return "cpu" if _has_numba() else "reference"
+
+
 def _has_numba() -> bool:
     return importlib.util.find_spec("numba") is not None

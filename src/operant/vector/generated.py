@@ -10,6 +10,8 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import shutil
+import stat
 import sys
 import tempfile
 from functools import lru_cache
@@ -42,13 +44,15 @@ def module_path(name: str, source: str) -> Path:
 
 def _write_once(filename: str, source: str) -> Path:
     """Write the file unless it is there already: Numba's cache is keyed by its time stamp."""
-    for folder in (
-        paths.home() / "kernels",
-        Path(tempfile.gettempdir()) / f"operant-{os.getuid()}",
-    ):
+    home = paths.home() / "kernels"
+    for folder in (home, Path(tempfile.gettempdir()) / f"operant-{os.getuid()}"):
         path = folder / filename
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if not _is_ours(folder):
+                continue
+            if folder != home:
+                _adopt(home, filename, source, folder)
             if path.exists() and path.read_text() == source:
                 return path
             with tempfile.NamedTemporaryFile("w", dir=folder, suffix=".tmp", delete=False) as file:
@@ -58,3 +62,22 @@ def _write_once(filename: str, source: str) -> Path:
         except OSError:
             continue  # a read-only home: compile into the temporary folder
     raise OSError(f"cannot write compiled kernels to {paths.home()}; set OPERANT_HOME")
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether we may write to a folder, and nobody else put it there: what it holds is run."""
+    state = folder.lstat()
+    return (
+        stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid() and os.access(folder, os.W_OK)
+    )
+
+
+def _adopt(home: Path, filename: str, source: str, folder: Path) -> None:
+    """Copy a file from a home that cannot be written to, with what was compiled from it."""
+    there = home / filename
+    if (folder / filename).exists() or not (there.exists() and there.read_text() == source):
+        return
+    shutil.copy2(there, folder)  # with its time stamp, which the compiled code goes by
+    (folder / "__pycache__").mkdir(exist_ok=True)
+    for compiled in (home / "__pycache__").glob(f"{there.stem}.*"):
+        shutil.copy2(compiled, folder / "__pycache__")

@@ -249,6 +249,10 @@ class CudaVecEnv(BaseVecEnv):
         ended = self._own.terminated | self._own.truncated
         self._own.report.mul_(ended.unsqueeze(-1))  # elsewhere there may be older ones
 
+    def memory(self) -> list[Tensor]:
+        """All tensors that a step may change."""
+        return [*self._memory.values(), *self._own, self._bad]
+
     def check_actions(self) -> None:
         """Wait for the card; raise ValueError if an action since the last check was not valid."""
         if int(self._bad):
@@ -401,7 +405,8 @@ class CudaVecEnv(BaseVecEnv):
             if actions.dtype == torch.bool or actions.is_complex():
                 raise TypeError(f"actions of {layout.space} must be floats, got {actions.dtype}")
             wanted = torch.float32
-        return actions.to(self.device, wanted).contiguous()
+        found: Tensor = actions.to(self.device, wanted).contiguous()
+        return found
 
     def _reset_mask(self, options: Mapping[str, Any] | None) -> Tensor:
         mask = asked_mask(options)

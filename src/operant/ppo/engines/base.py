@@ -89,6 +89,16 @@ class BaseEngine:
                 return int(bad[0])
         return None
 
+    def explained_variance(self) -> float:
+        """Share of the targets' variance that the values explain; NaN if there is none."""
+        target, value = self.buffer.arrays["target"], self.buffer.arrays["value"]
+        spread = float(target.var())
+        return 1 - float((target - value).var()) / spread if spread > 0 else float("nan")
+
+    def timings(self) -> tuple[float, float, float] | None:
+        """The calls take as long as the work does."""
+        return None
+
     # state ----------------------------------------------------------------------------------
     def state(self) -> dict[str, np.ndarray]:
         """The running returns of the reward normalisation."""

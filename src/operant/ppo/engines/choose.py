@@ -2,42 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
 from contextlib import suppress
 from typing import NamedTuple
 
 import torch
 
-from operant.ppo.engines.eager import EagerEngine
 from operant.ppo.job import Engine, Job
+from operant.vector.base import BaseVecEnv
+
+log = logging.getLogger("operant.engine")
 
 
 class Choice(NamedTuple):
     """An engine and the reason for it."""
 
-    create: Callable[[Job], Engine]
+    engine: Engine
     reason: str
 
 
 def choose_engine(job: Job) -> Choice:
     """The engine that the configuration asks for; for ``"auto"`` the fastest that can do the job.
 
-    A job that the `fused` engine cannot do goes to `eager`, also where `fused` was asked for.
-
-    Raises:
-        ValueError: the engine asked for is not part of this version.
+    A job that the engine asked for cannot do goes to the next one, with the reason.
     """
+    chosen = _on_card(job) if job.env.backend == "cuda" else _on_host(job)
     wanted = job.config.run.engine
-    if wanted == "graph":
-        raise ValueError("the engine 'graph' is not part of this version; use --engine auto")
+    if wanted not in ("auto", chosen.engine.name):
+        log.warning("engine %s: %s", chosen.engine.name, chosen.reason)
+    return chosen
+
+
+def _on_host(job: Job) -> Choice:
+    """`fused` or `eager`, with environments in main memory."""
+    from operant.ppo.engines.eager import EagerEngine
+
+    wanted = job.config.run.engine
     if wanted == "eager":
-        return Choice(EagerEngine, "as asked")
+        return Choice(EagerEngine(job), "as asked")
+    if wanted == "graph":
+        from operant.ppo.engines.graph import why_not_graph
+
+        return Choice(
+            EagerEngine(job), f"the graph engine cannot do this job: {why_not_graph(job)}"
+        )
     reason = _why_not_fused(job)
     if reason is not None:
-        return Choice(EagerEngine, f"the fused engine cannot do this job: {reason}")
+        return Choice(EagerEngine(job), f"the fused engine cannot do this job: {reason}")
     from operant.ppo.engines.fused_cpu import FusedEngine
 
-    return Choice(FusedEngine, "as asked" if wanted == "fused" else "the fastest for this job")
+    return Choice(FusedEngine(job), "as asked" if wanted == "fused" else "the fastest for this job")
+
+
+def _on_card(job: Job) -> Choice:
+    """`graph` or `eager`, with environments on the card."""
+    from operant.ppo.engines.device import DeviceEngine
+    from operant.ppo.engines.graph import CannotCaptureError, GraphEngine, why_not_graph
+
+    wanted = job.config.run.engine
+    if wanted == "eager":
+        return Choice(DeviceEngine(job), "as asked")
+    why = why_not_graph(job)
+    if why is None:
+        try:
+            engine = GraphEngine(job)
+        except CannotCaptureError as error:
+            why = str(error)
+        else:
+            reasons = {"graph": "as asked", "fused": "the fused engine runs on CPUs so far"}
+            return Choice(engine, reasons.get(wanted, "the fastest for this job"))
+    return Choice(DeviceEngine(job), f"the graph engine cannot do this job: {why}")
 
 
 def _why_not_fused(job: Job) -> str | None:
@@ -50,14 +84,16 @@ def _why_not_fused(job: Job) -> str | None:
     return why_not_fused(job)
 
 
-def choose_device(name: str) -> torch.device:
-    """The device of that name; ``"auto"`` is the first GPU, or the CPU where there is none.
+def choose_device(name: str, env: object = None) -> torch.device:
+    """The device of that name; ``"auto"`` is where `env` is, if that is a batch on a card, else the
+    first GPU, or the CPU where there is none.
 
     Raises:
-        ValueError: no such device on this machine.
+        ValueError: no such device on this machine, or not that of the batch.
     """
+    given = getattr(env, "device", None) if isinstance(env, BaseVecEnv) else None
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return given or torch.device(*("cuda", 0) if torch.cuda.is_available() else ("cpu",))
     device: torch.device | None = None
     with suppress(RuntimeError):
         device = torch.device(name)
@@ -67,6 +103,9 @@ def choose_device(name: str) -> torch.device:
         count = torch.cuda.device_count()
         if count == 0:
             raise ValueError(f"the device {name!r} was asked for, but this machine has no GPU")
-        if (device.index or 0) >= count:
+        device = torch.device("cuda", device.index or 0)
+        if device.index >= count:
             raise ValueError(f"the device {name!r} was asked for, but there are only {count} GPUs")
+    if given is not None and given != device:
+        raise ValueError(f"run.device is {device}, but the batch of environments is on {given}")
     return device

@@ -111,6 +111,7 @@ class EagerEngine(BaseEngine):
         found = self.report(figures, iteration)
         if job.obs_normalizer is not None:
             job.obs_normalizer.update(data[0])
+        found["explained_variance"] = self.explained_variance()
         return found
 
     def _train_on(

@@ -17,6 +17,7 @@ from operant.machine import usable_cores
 from operant.models.actor_critic import ActorCritic, OneHot
 from operant.models.distributions import Categorical, Gaussian, MultiCategorical
 from operant.ppo.engines.base import FIGURES, BaseEngine, check_memory
+from operant.ppo.engines.fused_scope import why_not_hooks
 from operant.ppo.guard import check_action, check_rollout
 from operant.ppo.job import Episodes, Job
 from operant.ppo.kernels.numba import layout as n
@@ -28,6 +29,8 @@ from operant.ppo.kernels.numba.shuffle import shuffle_keys
 from operant.ppo.kernels.numba.table import Table
 from operant.ppo.threads import Threads
 from operant.team_size import TeamSize
+from operant.vector.base import NO_LIMIT
+from operant.vector.env import VecEnv
 from operant.vector.numba import NumbaBackend
 
 TILE = 128
@@ -128,7 +131,7 @@ class FusedEngine(BaseEngine):
         self._env_tile = tile = 64 if envs < 1024 else TILE
         tiles = -(-envs // tile)
         limit = job.env.max_episode_steps
-        finals = tile * (0 if limit is None else 1 + (steps - 1) // limit)
+        finals = tile * (1 + (steps - 1) // (limit or NO_LIMIT))
         one_hot = table.words[t.ENCODING] == n.ONE_HOT
         known = int(table.words[t.INPUT_SIZE]) if one_hot else plan.x_row
         row = -(-(known + plan.parts + n.DATA_ROWS + plan.mask_rows) // 16) * 16
@@ -222,12 +225,29 @@ class FusedEngine(BaseEngine):
         self._run("collect", self._env_tile)
         compiled.state_changed()
         self._keep_finals()
+        self._check_numbers()
         if job.config.run.nan_guard and self._is_bad():
             if buffer.action.dtype.is_floating_point:
                 for step in range(buffer.num_steps):
                     check_action(buffer.action[step], iteration, step)
             check_rollout(buffer, iteration)
         return self._episodes()
+
+    def _check_numbers(self) -> None:
+        """Raise ValueError for an observation that has no place in the one-hot vectors."""
+        encode, obs = self._plan.policy.encode, self.buffer.arrays["obs"]
+        if not isinstance(encode, OneHot):
+            return
+        low, size = np.array(encode.starts), np.array(encode.sizes)
+        for seen in (obs.reshape(*obs.shape[:2], -1), self.buffer.final_obs.reshape(-1, len(low))):
+            bad = ((seen < low) | (seen >= low + size)).any(-1)
+            if bad.any():
+                place = tuple(np.argwhere(bad)[0])
+                env = place[1] if len(place) > 1 else self.buffer.final_place[place] % obs.shape[1]
+                space = self.job.env.single_observation_space
+                raise ValueError(
+                    f"environment {env} shows {seen[place].tolist()}, which is not in {space}"
+                )
 
     def _is_bad(self) -> bool:
         """Whether a number of the rollout is not finite: kernels looked at what steps brought."""
@@ -236,7 +256,9 @@ class FusedEngine(BaseEngine):
 
     def _connect_env(self, step: int) -> NumbaBackend:
         """Show the kernels where the environments are."""
-        compiled, table = self.job.env.compiled, self._table
+        env, table = self.job.env, self._table
+        assert isinstance(env, VecEnv)
+        compiled = env.compiled
         assert compiled is not None
         arrays = compiled.arrays
         actions = [arrays[f"action_{k}"].ctypes.data for k in range(self._plan.parts)]
@@ -256,12 +278,43 @@ class FusedEngine(BaseEngine):
 
     def _pack(self) -> None:
         """Show the kernels the parameters and statistics as they are now."""
-        table, normalizer = self._table, self.job.obs_normalizer
-        table.set(pieces=self._plan.records())
+        self._check_policy()
+        self._table.set(pieces=self._plan.records())
+        self._set_statistics()
+        self._units["pack"].ctypes(self._table.address)
+
+    def _set_statistics(self) -> None:
+        normalizer = self.job.obs_normalizer
         if normalizer is not None:
             mean, scale = normalizer.mean.to(torch.float32), normalizer.scale()
-            table.set(obs_mean=mean.numpy(), obs_scale=scale.numpy())
-        self._units["pack"].ctypes(table.address)
+            self._table.set(obs_mean=mean.numpy(), obs_scale=scale.numpy())
+
+    def _check_policy(self) -> None:
+        """Raise ValueError if the policy is no longer what the kernels were told."""
+        found = list(self.job.policy.parameters())
+        known = {id(piece.parameter): piece for piece in self._plan.pieces}
+        if {id(parameter) for parameter in found} != set(known):
+            raise ValueError(
+                "the policy's parameters were replaced by others; change them in place "
+                "(load_state_dict without assign=True), or make a new PPO"
+            )
+        for parameter in found:
+            piece = known[id(parameter)]
+            good = parameter.dtype == torch.float32 and parameter.device.type == "cpu"
+            if not good or parameter.numel() != piece.rows * piece.columns:
+                raise ValueError(
+                    f"a parameter of the policy is now {parameter.dtype} of shape "
+                    f"{tuple(parameter.shape)} on {parameter.device}; the fused engine was made "
+                    f"for float32 with {piece.rows * piece.columns} numbers on the CPU"
+                )
+            if not parameter.requires_grad:
+                raise ValueError(
+                    "a parameter was frozen after PPO was made; the fused engine trains all: "
+                    "freeze it before, or use engine='eager'"
+                )
+        hooked = why_not_hooks(self.job.policy)
+        if hooked is not None:
+            raise ValueError(f"the fused engine cannot go on: {hooked}; use engine='eager'")
 
     def _run(self, name: str, tile: int) -> None:
         """Let a team of threads run a unit."""
@@ -294,6 +347,7 @@ class FusedEngine(BaseEngine):
     def advantages(self) -> None:
         """Scale the rewards if asked, then estimate advantages and pack the samples."""
         self.normalize_rewards()
+        self._set_statistics()  # a callback may have changed them
         self._run("estimate", self._env_tile)
 
     # update ---------------------------------------------------------------------------------
@@ -317,6 +371,7 @@ class FusedEngine(BaseEngine):
         found = self.report(np.concatenate(rows), iteration)
         if job.obs_normalizer is not None:
             job.obs_normalizer.update(self.buffer.flat("obs")[0])
+        found["explained_variance"] = self.explained_variance()
         return found
 
 

@@ -38,13 +38,28 @@ def why_not_fused(job: Job) -> str | None:
             return reason
     if len({type(trunk[1]) for trunk in trunks}) > 1:
         return "its layers have one activation"
-    if any(module._forward_hooks or module._forward_pre_hooks for module in policy.modules()):
-        return "it does not call the policy's forward hooks"
+    hooked = why_not_hooks(policy)
+    if hooked is not None:
+        return hooked
     if policy.encode not in (flatten, column) and type(policy.encode) is not OneHot:
         return "it does not know how the policy encodes observations"
     if type(policy.obs_normalizer) not in (RunningNormalizer, type(None)):
         return "it does not know how the policy normalises observations"
     return _why_not_parameters(job, policy, trunks)
+
+
+def why_not_hooks(policy: nn.Module) -> str | None:
+    """Why the fused engine cannot train a policy that runs code of someone's own."""
+    for module in policy.modules():
+        hooks = (module._forward_hooks, module._forward_pre_hooks)
+        if any(hooks) or module._backward_hooks or module._backward_pre_hooks:
+            return "it does not call the policy's hooks"
+        if "forward" in vars(module) or "_head" in vars(module):
+            return f"it does not call a forward() that was replaced in {type(module).__name__}"
+    for parameter in policy.parameters():
+        if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
+            return "it does not call the hooks of parameters"
+    return None
 
 
 def _why_not_parameters(job: Job, policy: ActorCritic, trunks: list[nn.Sequential]) -> str | None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from llvmlite.binding import get_host_cpu_name
 
 import operant
 from operant.machine import usable_cores
@@ -37,6 +38,7 @@ _ALSO = (
     "models/names.py",
     "ppo/closed_form.py",
     "vector/numba_philox.py",
+    "vector/philox.py",
 )
 
 
@@ -116,7 +118,9 @@ def _fingerprint() -> str:
     for name in _ALSO:
         path = root / name
         files += sorted(path.glob("*.py")) if path.is_dir() else [path]
-    digest = hashlib.sha256(numba.__version__.encode())
+    asked = [getattr(numba.config, name, None) for name in ("CPU_NAME", "CPU_FEATURES")]
+    machine = (numba.__version__, get_host_cpu_name(), *asked)
+    digest = hashlib.sha256(repr(machine).encode())
     for path in files:
         digest.update(path.read_bytes())
     return digest.hexdigest()

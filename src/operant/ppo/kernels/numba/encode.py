@@ -63,5 +63,6 @@ def spread(x_address, count, table_address):
             one = i64(row[k])
             for j in range(first, first + sizes[k]):
                 row[j] = f32(0)
-            row[first + one] = f32(1)
+            if 0 <= one < sizes[k]:  # else a number that the space does not have
+                row[first + one] = f32(1)
     return 0

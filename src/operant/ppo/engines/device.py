@@ -1,0 +1,438 @@
+"""PPO on the card, where environments, policy and rollout are: nothing leaves it in an iteration.
+
+`DeviceEngine` runs each operation as PyTorch reaches it; it is what `eager` means on a card, and
+what the `graph` engine captures. So nothing here depends on a value that only the card knows:
+counts that vary are bounded, choices are masks. One read an iteration brings the figures.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from operant.buffers.gpu import GpuBuffer
+from operant.buffers.triton_scans import discounted_triton
+from operant.models.distributions import masked
+from operant.ppo.engines.base import DATA, FIGURES, BaseEngine
+from operant.ppo.guard import check_device_rollout
+from operant.ppo.job import Episodes, Job
+from operant.ppo.kernels.numba.shuffle import shuffle_keys
+from operant.ppo.kernels.triton.episodes import last_episodes
+from operant.ppo.kernels.triton.noise import fill_uniforms_triton
+from operant.ppo.kernels.triton.order import fill_orders
+from operant.ppo.loss import Loss, normalized, ppo_loss
+from operant.vector.cards import check_memory
+from operant.vector.triton import CudaVecEnv, Results
+
+RECENT = 100
+"""Episodes whose returns and lengths come with the figures."""
+VALUE_ROWS = 1 << 20
+"""Observations whose values are computed at once."""
+LOSS_SCALE = 1024.0
+"""Gradients are this much larger in float16, which has no numbers below 6e-8."""
+AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class DeviceEngine(BaseEngine):
+    """See `operant.ppo.job.Engine`."""
+
+    name = "eager"
+    threads = 1
+    preferred_precision = "fp32"
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        assert isinstance(job.env, CudaVecEnv)
+        self.env: CudaVecEnv = job.env
+        self.device = self.env.device
+        ppo, dist, envs = job.config.ppo, job.distribution, job.env.num_envs
+        obs = self.env.buffers["obs"]
+        check_memory(self.device, envs, self._bytes_per_env(obs), "a rollout")
+        self.buffer: GpuBuffer = GpuBuffer(  # type: ignore[assignment]
+            ppo.num_steps,
+            envs,
+            tuple(obs.shape[1:]),
+            dist.action_shape,
+            device=self.device,
+            obs_dtype=obs.dtype,
+            action_dtype=dist.action_dtype,
+            mask_size=job.mask_size,
+        )
+
+        def new(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+            return torch.zeros(shape, dtype=dtype, device=self.device)
+
+        self._carry = new(envs)
+        self._noise = new(ppo.num_steps, envs, dist.noise_size)
+        self._orders = new(ppo.epochs, len(self.buffer), dtype=torch.int32)
+        self._keys = new(ppo.epochs, 8, dtype=torch.int64)
+        self._first_step = new(1, dtype=torch.int64)
+        self._rates = new(3, dtype=torch.float64)  # learning rate, clip, Adam's steps so far
+        self._active = new(1)  # 0 after the target KL was passed
+        self._figures = new(ppo.epochs * ppo.minibatches, len(FIGURES))
+        self._recent = new(1 + 2 * RECENT, dtype=torch.float64)
+        self._checks = new(4, dtype=torch.float64)  # bad, epochs, spread, unexplained
+        self._marks = _Marks(self.device)
+        self._low, self._rounded = self._rounded_weights()
+        limit = self.env.max_episode_steps
+        self._finals = 0 if limit is None else 1 + (ppo.num_steps - 1) // limit
+        self._summary: np.ndarray | None = None
+
+    def _bytes_per_env(self, obs: Tensor) -> int:
+        """Memory that a rollout takes for each environment, networks included."""
+        ppo, dist = self.job.config.ppo, self.job.distribution
+        seen = obs[0].numel() * obs.element_size()
+        kept = 2 * seen + 8 * max(1, len(dist.action_shape)) + 4 * dist.noise_size + 54
+        widest = max((p.shape[0] for p in self.job.policy.parameters() if p.ndim > 1), default=1)
+        return ppo.num_steps * (kept + 4 * ppo.epochs + 16 * widest // ppo.minibatches)
+
+    def _rounded_weights(self) -> tuple[dict[str, Tensor], list[Tensor]]:
+        """Memory for the weights that autocast rounds, by name, and the weights; may be none."""
+        dtype = AUTOCAST.get(self.precision)
+        kinds = (nn.Linear, nn.modules.conv._ConvNd)
+        layers = [(k, m) for k, m in self.job.policy.named_modules() if isinstance(m, kinds)]
+        found = {
+            f"{name}.{key}" if name else key: parameter
+            for name, layer in (layers if dtype else [])
+            for key, parameter in layer.named_parameters(recurse=False)
+        }
+        low = {name: torch.empty_like(p, dtype=dtype).detach() for name, p in found.items()}
+        return low, [p.detach() for p in found.values()]
+
+    # collect --------------------------------------------------------------------------------
+    def collect(self, iteration: int, step: int) -> Episodes:
+        """Fill the buffer; see `Engine`. The episodes are read from the card when looked at."""
+        self._first_step.fill_(step)
+        self._marks.begin()
+        self._run("collect")
+        self._marks.note()
+        self._summary = None
+        return DeviceEpisodes(self)
+
+    @torch.no_grad()
+    def _collect(self) -> None:
+        job, buffer, env = self.job, self.buffer, self.env
+        fill_uniforms_triton(self._noise, job.config.run.seed, self._first_step)
+        if self._low:
+            torch._foreach_copy_(list(self._low.values()), self._rounded)
+        own = env.buffers
+        buffer.obs[0].copy_(own["obs"])
+        buffer.action_mask[0].copy_(own["action_mask"])
+        for t in range(buffer.num_steps):
+            action = self._act(
+                buffer.obs[t],
+                buffer.action_mask[t],
+                self._noise[t],
+                buffer.action[t],
+                buffer.log_prob[t],
+            )
+            env.step_into(action, self._results(t))
+        env.take_over(self._results(buffer.num_steps - 1))
+        for rows, values in self._value_parts():
+            values.copy_(self._value(rows))
+        if self._finals:
+            places, there = buffer.final_places(self._finals)
+            lanes = torch.arange(buffer.num_envs, device=self.device)
+            seen = buffer.final_obs[places, lanes].flatten(0, 1)
+            final = torch.cat([self._value(part) for part in torch.split(seen, VALUE_ROWS)])
+            buffer.set_final_values(places, there, final.view_as(places))
+        last_episodes(buffer.terminated, buffer.truncated, buffer.report, RECENT, self._recent)
+        if job.config.run.nan_guard:
+            self._checks[0] = self._sum_of_all()
+
+    def _act(
+        self, obs: Tensor, mask: Tensor, noise: Tensor, action: Tensor, log_prob: Tensor
+    ) -> Tensor:
+        """Sample actions, as the environment takes them. Writes `action` and `log_prob`."""
+        job = self.job
+        with self._precision():
+            head = self._low_forward(obs)[0] if self._low else job.head(obs)
+        head = head.float()
+        if job.mask_size:
+            head = masked(head, mask)
+        drawn, found = job.distribution.sample(head, noise)
+        action.copy_(drawn)
+        log_prob.copy_(found)
+        return job.distribution.to_env(drawn).contiguous()
+
+    def _value(self, obs: Tensor) -> Tensor:
+        with self._precision():
+            value = self._low_forward(obs)[1] if self._low else self.job.value(obs)
+        return value.float()
+
+    def _low_forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """Head and value by weights that were rounded once for the whole rollout. Autocast would
+        round them to the same numbers, at every step."""
+        outputs: tuple[Tensor, Tensor] = functional_call(self.job.policy, self._low, (obs,))
+        return outputs
+
+    def _value_parts(self) -> list[tuple[Tensor, Tensor]]:
+        """The observations of a rollout, the last ones too, and where their values go, in parts."""
+        obs, values = self.buffer.obs.flatten(0, 1), self.buffer.values.flatten()
+        parts = (torch.split(x, VALUE_ROWS) for x in (obs, values))
+        return list(zip(*parts, strict=True))
+
+    def _results(self, t: int) -> Results:
+        """Where step `t` writes."""
+        b = self.buffer
+        return Results(
+            obs=b.obs[t + 1],
+            reward=b.reward[t],
+            terminated=b.terminated[t],
+            truncated=b.truncated[t],
+            final_obs=b.final_obs[t],
+            action_mask=b.action_mask[t + 1],
+            report=b.report[t],
+        )
+
+    def _sum_of_all(self) -> Tensor:
+        """A number that is not finite if one of the rollout is not. Only a hint: the sum of good
+        numbers may overflow."""
+        b = self.buffer
+        tensors = [b.values, b.log_prob, b.reward, b.final_value]
+        tensors += [b.obs] if b.obs.is_floating_point() else []
+        return torch.stack([x.sum(dtype=torch.float64) for x in tensors]).sum()
+
+    # advantages -----------------------------------------------------------------------------
+    def advantages(self) -> None:
+        """Scale the rewards if asked, then estimate advantages."""
+        self._run("advantages")
+        self._marks.note()
+
+    @torch.no_grad()
+    def _advantages(self) -> None:
+        b, ppo, normalizer = self.buffer, self.job.config.ppo, self.job.return_normalizer
+        b.scaled_reward.copy_(b.reward)
+        if normalizer is not None:
+            # The place of the advantages is free until they are computed.
+            discounted_triton(
+                b.reward, b.terminated, b.truncated, self._carry, ppo.gamma, b.advantage
+            )
+            normalizer.update(b.advantage)
+            b.scaled_reward.mul_(normalizer.scale())
+        b.compute_advantages(ppo.gamma, ppo.gae_lambda)
+        self._checks[2] = b.target.var(correction=0)
+        self._checks[3] = (b.target - b.value).var(correction=0)
+
+    # update ---------------------------------------------------------------------------------
+    def update(self, iteration: int, learning_rate: float, clip: float) -> dict[str, float]:
+        """Epochs over shuffled minibatches; see `Engine`."""
+        job, ppo = self.job, self.job.config.ppo
+        keys = shuffle_keys(job.config.run.seed, iteration, ppo.epochs).view(np.int64)
+        self._keys.copy_(torch.from_numpy(keys), non_blocking=True)
+        rates = torch.tensor([learning_rate, clip, job.optimizer.count], dtype=torch.float64)
+        self._rates.copy_(rates, non_blocking=True)
+        self._run("update")
+        self._marks.note()
+        return self._read(iteration)
+
+    def _update(self) -> None:
+        job, ppo = self.job, self.job.config.ppo
+        self._active.fill_(1.0)
+        self._checks[1].zero_()
+        fill_orders(self._orders, self._keys)
+        data = self.buffer.flat(*DATA)
+        row = 0
+        for epoch in range(ppo.epochs):
+            self._checks[1] += self._active[0]
+            for index in self._orders[epoch].tensor_split(ppo.minibatches):
+                self._train_on(index, data, self._figures[row])
+                row += 1
+            if ppo.target_kl:
+                kl = self._figures[row - ppo.minibatches : row, FIGURES.index("kl")].mean()
+                self._active.mul_(kl <= ppo.target_kl)
+        if job.obs_normalizer is not None:
+            job.obs_normalizer.update(data[0])
+
+    def _train_on(self, index: Tensor, data: list[Tensor], figures: Tensor) -> None:
+        """One optimiser step on the samples `index` ``[B]``; writes `figures` ``[6]``."""
+        total, some = self._loss(index, *data)
+        pieces = torch.autograd.grad(total, self.job.optimizer.parameters, materialize_grads=True)
+        with torch.no_grad():
+            self._apply(list(pieces), some, figures)
+
+    def _loss(self, index: Tensor, *data: Tensor) -> tuple[Tensor, Tensor]:
+        """The loss of the samples `index`, scaled if in float16, and figures ``[5]`` about it."""
+        ppo = self.job.config.ppo
+        samples = [x.index_select(0, index) for x in data]
+        obs, action, mask, old_log_prob, target, old_value, advantage = samples
+        if ppo.normalize_advantage:
+            advantage = normalized(advantage)
+        with self._precision():
+            head, value = self.job.policy(obs)
+        head, value = head.float(), value.float()
+        if self.job.mask_size:
+            head = masked(head, mask)
+        log_prob, entropy = self.job.distribution.evaluate(head, action)
+        loss: Loss = ppo_loss(
+            log_prob,
+            entropy,
+            value,
+            old_log_prob,
+            advantage,
+            target,
+            old_value,
+            clip=self._rates[1].float(),
+            value_clip=ppo.value_clip,
+            value_coef=ppo.value_coef,
+            entropy_coef=ppo.entropy_coef,
+        )
+        return loss.total * self._loss_scale, torch.stack(loss[1:])
+
+    def _apply(self, pieces: list[Tensor], some: Tensor, figures: Tensor) -> None:
+        """Clip the gradient and let Adam step, unless the target KL was passed."""
+        ppo, adam = self.job.config.ppo, self.job.optimizer
+        gradient = torch.cat([piece.flatten() for piece in pieces]) / self._loss_scale
+        norm = gradient.norm()
+        figures.copy_(torch.cat([some, norm.unsqueeze(0)]))
+        if ppo.max_grad_norm:
+            gradient = gradient * (ppo.max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
+        if self.job.config.run.nan_guard:
+            # A bad gradient moves nothing, so that the weights stay good; reported at the end.
+            gradient = gradient.nan_to_num(0.0, 0.0, 0.0)
+        adam.step_on_card(gradient, self._rates[0], self._rates[2:], self._active)
+
+    def _read(self, iteration: int) -> dict[str, float]:
+        """The one read of an iteration: figures, episodes, and whether all was well."""
+        parts = (self._recent, self._checks, self._rates[2:], self._figures.flatten())
+        self._summary = torch.cat([part.to(torch.float64) for part in parts]).cpu().numpy()
+        _, checks, count, figures = np.split(
+            self._summary, np.cumsum([x.numel() for x in parts])[:-1]
+        )
+        bad, epochs, spread, unexplained = checks.tolist()
+        self.job.optimizer.count = int(count[0])
+        if self.job.config.run.nan_guard and not np.isfinite(bad):
+            check_device_rollout(self.buffer, iteration)
+        rows = figures.reshape(self._figures.shape)[
+            : round(epochs) * self.job.config.ppo.minibatches
+        ]
+        found = self.report(rows, iteration)
+        found["explained_variance"] = 1 - unexplained / spread if spread > 0 else float("nan")
+        return found
+
+    # How it is executed ---------------------------------------------------------------------
+    def _run(self, part: str) -> None:
+        """Do a part of an iteration on the card."""
+        with self._products():
+            getattr(self, f"_{part}")()
+
+    @property
+    def precision(self) -> str:
+        """Of the networks: ``"fp32"``, ``"tf32"``, ``"bf16"`` or ``"fp16"``."""
+        asked = self.job.config.run.precision
+        return self.preferred_precision if asked == "auto" else asked
+
+    @contextmanager
+    def _products(self) -> Iterator[None]:
+        """Matrix products of float32 are rounded as the precision says."""
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("high" if self.precision == "tf32" else "highest")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        dtype = AUTOCAST.get(self.precision)
+        if dtype is None:
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype)
+
+    @property
+    def _loss_scale(self) -> float:
+        return LOSS_SCALE if self.precision == "fp16" else 1.0
+
+    def timings(self) -> tuple[float, float, float] | None:
+        """Seconds of the last iteration's parts, on the card's clock."""
+        return self._marks.seconds()
+
+    # state ----------------------------------------------------------------------------------
+    def state(self) -> dict[str, np.ndarray]:
+        """The running returns of the reward normalisation."""
+        return {"return_carry": self._carry.cpu().numpy().copy()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """See `Engine`."""
+        carry = state.get("return_carry")
+        if not isinstance(carry, np.ndarray) or carry.shape != tuple(self._carry.shape):
+            raise ValueError(f"return_carry must have shape {tuple(self._carry.shape)}")
+        self._carry.copy_(torch.from_numpy(carry.astype(np.float32)))
+
+    def read_recent(self) -> np.ndarray:
+        """Number of episodes, then returns and lengths of the last: from the card, if need be."""
+        if self._summary is None:
+            return self._recent.cpu().numpy()
+        return self._summary[: self._recent.numel()]
+
+
+class DeviceEpisodes(Episodes):
+    """Episodes of a rollout on the card: read from there when they are looked at."""
+
+    _engine: DeviceEngine
+
+    def __init__(self, engine: DeviceEngine) -> None:
+        object.__setattr__(self, "_engine", engine)
+
+    def __len__(self) -> int:
+        return int(self._engine.read_recent()[0])
+
+    def last(self, most: int) -> tuple[list[float], list[int]]:
+        """Returns and lengths of the last `most` episodes, 100 at most, in order."""
+        recent = self._engine.read_recent()
+        count = min(int(recent[0]), most, RECENT)
+        returns, lengths = recent[1 : 1 + count], recent[1 + RECENT : 1 + RECENT + count]
+        return returns[::-1].tolist(), lengths[::-1].astype(int).tolist()
+
+    @cached_property
+    def _all(self) -> tuple[np.ndarray, ...]:
+        b = self._engine.buffer
+        terminated, ended = b.terminated.cpu().numpy(), b.truncated.cpu().numpy()
+        cut = ended & ~terminated
+        step, env = np.nonzero(ended | terminated)
+        report = b.report.cpu().numpy()[step, env]
+        lengths = report[:, 1].copy().view(np.int32)
+        return env, step, report[:, 0].copy(), lengths, cut[step, env]
+
+    env_index = property(lambda self: self._all[0])
+    step = property(lambda self: self._all[1])
+    returns = property(lambda self: self._all[2])
+    lengths = property(lambda self: self._all[3])
+    truncated = property(lambda self: self._all[4])
+
+
+class _Marks:
+    """When the parts of an iteration ended, by the card's clock."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._events: list[Any] = []
+        self._on_card = device.type == "cuda"
+
+    def begin(self) -> None:
+        self._events = []
+        self.note()
+
+    def note(self) -> None:
+        if self._on_card:
+            event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            event.record()
+            self._events.append(event)
+        else:
+            self._events.append(time.perf_counter())
+
+    def seconds(self) -> tuple[float, float, float] | None:
+        if len(self._events) < 4:
+            return None
+        pairs = zip(self._events[:-1], self._events[1:], strict=True)
+        if self._on_card:
+            found = [a.elapsed_time(b) * 1e-3 for a, b in pairs]
+        else:
+            found = [b - a for a, b in pairs]
+        return found[0], found[1], found[2]

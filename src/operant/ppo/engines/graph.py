@@ -1,0 +1,162 @@
+"""The `graph` engine: a whole rollout, and a whole update, as one CUDA graph each.
+
+Kernels of a `torch.nn.Module` are small, and a host cannot launch them as fast as a card runs
+them. So each part of an iteration is run on a side stream first (by functions that `torch.compile`
+made, where that pays), captured with every launch in it, and from then on replayed in one call.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from operant.ppo.config import RunConfig
+from operant.ppo.engines.device import DeviceEngine
+from operant.ppo.job import Job
+
+PARTS = ("collect", "advantages", "update")
+WORTH = {"max": 16_000_000_000, "on": 1_000_000_000}
+"""Steps of a run from which compiling pays. Standard PPO on CartPole with 8192 environments on an
+H200, bf16: 32 million steps a second without, 63 with it (compiled in 12 to 20 s), 82 with products
+chosen by measurement too (83 s)."""
+_MOST: dict[str, Any] = {"max_autotune_gemm": True, "max_autotune_gemm_backends": "TRITON,ATEN"}
+"""Choose products by measurement, also such that bias and activation become a part of."""
+log = logging.getLogger("operant.compile")
+
+
+class CannotCaptureError(Exception):
+    """A job cannot be captured; the message ends a sentence that begins with "it"."""
+
+
+class GraphEngine(DeviceEngine):
+    """See `operant.ppo.job.Engine`.
+
+    Raises:
+        CannotCaptureError: the policy does something that a graph cannot hold.
+    """
+
+    name = "graph"
+    preferred_precision = "tf32"
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        self._graphs: dict[str, torch.cuda.CUDAGraph] = {}
+        self._places: list[int] = []
+        self.compiled = False
+        """Whether `torch.compile` fused operations."""
+        level = compile_level(job.config.run)
+        if level != "off":
+            self._compile(level)
+        self._capture()
+
+    def _run(self, part: str) -> None:
+        if part == PARTS[0] and self._places != self._addresses():
+            self._capture()  # someone gave the policy other tensors
+        self._graphs[part].replay()
+
+    def _addresses(self) -> list[int]:
+        return [tensor.data_ptr() for tensor in self.job.policy.state_dict().values()]
+
+    # compile --------------------------------------------------------------------------------
+    def _compile(self, level: str) -> None:
+        """Replace what a step and a minibatch do by compiled functions, if that works here."""
+        plain = {name: getattr(self, name) for name in ("_act", "_value", "_loss", "_apply")}
+        for name, function in plain.items():
+            setattr(self, name, _compiled(function, level))
+        began = time.perf_counter()
+        log.debug("compiling the policy for the card")
+        try:
+            with self._kept():
+                self._warm_up()
+        except Exception as error:  # whatever the compiler stumbles over, it works without
+            for name in plain:
+                delattr(self, name)
+            torch._dynamo.reset()
+            log.info("torch.compile cannot do this policy (%s); without it", _first_line(error))
+            return
+        self.compiled = True
+        log.info("compiled the policy in %.1f s", time.perf_counter() - began)
+
+    # capture --------------------------------------------------------------------------------
+    def _capture(self) -> None:
+        """Record the parts; what they change is put back."""
+        self._graphs, self._places = {}, self._addresses()
+        try:
+            with self._kept():
+                if not self.compiled:
+                    self._warm_up()
+                pool = torch.cuda.graph_pool_handle()
+                for part in PARTS:
+                    self._prepare(part)
+                    graph = torch.cuda.CUDAGraph()
+                    with torch.cuda.graph(graph, pool=pool):
+                        getattr(self, f"_{part}")()
+                    self._graphs[part] = graph
+        except RuntimeError as error:
+            torch.cuda.synchronize(self.device)
+            raise CannotCaptureError(f"cannot capture the policy: {_first_line(error)}") from error
+
+    def _warm_up(self) -> None:
+        """Run every part twice on a side stream: what is allocated or compiled once is then."""
+        stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(stream):
+            for _ in range(2):
+                for part in PARTS:
+                    self._prepare(part)
+                    getattr(self, f"_{part}")()
+        torch.cuda.current_stream(self.device).wait_stream(stream)
+        torch.cuda.synchronize(self.device)
+
+    def _prepare(self, part: str) -> None:
+        self.job.policy.train(part == "update")
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        """Put back afterwards what an iteration changes: weights, optimiser, environments."""
+        adam, mode = self.job.optimizer, self.job.policy.training
+        tensors = [*self.job.policy.state_dict().values(), adam.exp_avg, adam.exp_avg_sq]
+        tensors += [self._carry, *self.env.memory()]
+        before = [tensor.clone() for tensor in tensors]
+        random = torch.cuda.get_rng_state(self.device)
+        self._rates.copy_(torch.tensor([1e-4, 0.2, 0.0], dtype=torch.float64))
+        try:
+            with self._products():
+                yield
+        finally:
+            with torch.no_grad():
+                for tensor, good in zip(tensors, before, strict=True):
+                    tensor.copy_(good)
+            torch.cuda.set_rng_state(random, self.device)
+            self.job.policy.train(mode)
+
+
+def compile_level(config: RunConfig) -> str:
+    """``"off"``, ``"on"`` or ``"max"``: what is worth its time for the steps of a run."""
+    if config.compile != "auto":
+        return config.compile
+    return next((level for level, steps in WORTH.items() if config.total_steps >= steps), "off")
+
+
+def _compiled(function: Callable[..., Any], level: str) -> Callable[..., Any]:
+    options = _MOST if level == "max" else None
+    found: Callable[..., Any] = torch.compile(function, dynamic=False, options=options)
+    return found
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
+
+
+def why_not_graph(job: Job) -> str | None:
+    """Why the graph engine cannot do a job, as the end of a sentence; None if it may."""
+    if job.device.type != "cuda":
+        return f"it needs a card, and the policy is on {job.device}"
+    if job.env.backend != "cuda":
+        return f"it needs environments on the card, and these run on backend {job.env.backend!r}"
+    return None

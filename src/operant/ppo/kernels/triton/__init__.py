@@ -1,0 +1,1 @@
+"""Kernels for the card, in Triton: one idea per file."""
