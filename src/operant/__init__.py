@@ -16,16 +16,18 @@ if TYPE_CHECKING:
     from operant import envs, lang
     from operant.envs.env import Env
     from operant.vector.env import VecEnv
+    from operant.vector.inspect import inspect
     from operant.vector.make import make
 
 _ATTRIBUTES = {
     "Env": "operant.envs.env",
     "VecEnv": "operant.vector.env",
+    "inspect": "operant.vector.inspect",
     "make": "operant.vector.make",
 }
 _MODULES = ("envs", "lang")
 
-__all__ = ["Env", "VecEnv", "__version__", "envs", "lang", "make", "register"]
+__all__ = ["Env", "VecEnv", "__version__", "envs", "inspect", "lang", "make", "register"]
 
 register_built_in()
 

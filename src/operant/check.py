@@ -19,7 +19,9 @@ from operant.envs.layouts import Layout
 from operant.envs.rules import Rules
 from operant.lang.trace import FLOAT
 from operant.vector.backends import available_backends
+from operant.vector.cards import interpreted
 from operant.vector.env import VecEnv
+from operant.vector.make import make
 
 NUM_ENVS = 64
 MAX_STEPS = 1000
@@ -68,7 +70,9 @@ def check_env(env: type[Env]) -> Iterator[Finding]:
 
 
 def throughput(env: type[Env], backend: str, num_envs: int = 4096, seconds: float = 0.5) -> float:
-    """Environment steps per second on this machine, one worker."""
+    """Environment steps per second on this machine, one worker; a million at once on a card."""
+    if backend == "cuda":
+        return _throughput_on_card(env, seconds)
     batch = VecEnv(env, num_envs, backend=backend, copy=False, seed=0)
     batch.reset()
     actions = [random_actions(batch.rules.action, num_envs, k) for k in range(8)]
@@ -79,6 +83,55 @@ def throughput(env: type[Env], backend: str, num_envs: int = 4096, seconds: floa
         steps += 1
     batch.close()
     return steps * num_envs / elapsed
+
+
+def _throughput_on_card(env: type[Env], seconds: float) -> float:
+    from operant.bench.env import timed_on_card
+
+    count = 4096 if interpreted() else 1 << 20
+    batch = make(env, count, backend="cuda", seed=0)
+    batch.reset()
+    actions = [random_actions(batch.rules.action, count, k) for k in range(8)]
+    batch.step(actions[0])
+    timed = timed_on_card(batch, actions)
+    return count / timed(max(1, round(seconds / timed(8))))
+
+
+class _OnHost:
+    """A batch on a card that takes and gives NumPy arrays, to be compared with others."""
+
+    def __init__(self, batch: Any) -> None:
+        self._batch = batch
+        self.rules, self.num_envs, self.close = batch.rules, batch.num_envs, batch.close
+        self.get_state, self.set_state = batch.get_state, batch.set_state
+
+    def reset(self, seed: int | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+        return _array(self._batch.reset(seed=seed)[0]), {}
+
+    def step(self, actions: np.ndarray) -> tuple[Any, ...]:
+        *results, info = self._batch.step(actions)
+        ended = _array(info["_episode"])
+        found = {}
+        if ended.any():
+            episode = {key: _array(value) for key, value in info["episode"].items()}
+            found = {"episode": episode, "_episode": ended}
+            found |= {"final_obs": _array(info["final_obs"])} if "final_obs" in info else {}
+        return (*map(_array, results), found)
+
+    def action_masks(self) -> np.ndarray:
+        return _array(self._batch.action_masks())
+
+
+def _array(tensor: Any) -> np.ndarray:
+    found: np.ndarray = tensor.cpu().numpy().copy()
+    return found
+
+
+def _batch(env: type[Env], num_envs: int, backend: str, workers: int = 1, **options: Any) -> Any:
+    """A batch on a backend, with NumPy arrays."""
+    if backend == "cuda":
+        return _OnHost(make(env, num_envs, backend=backend, **options))
+    return VecEnv(env, num_envs, backend=backend, workers=workers, **options)
 
 
 def random_actions(layout: Layout, num_envs: int, seed: int) -> np.ndarray:
@@ -103,7 +156,7 @@ def _backends() -> list[str]:
     return available_backends()
 
 
-def _play(batch: VecEnv, seed: int = 0) -> Iterator[tuple[int, np.ndarray, Any]]:
+def _play(batch: Any, seed: int = 0) -> Iterator[tuple[int, np.ndarray, Any]]:
     """Whole episodes with random actions: step number, actions, and the five results."""
     batch.reset(seed=seed)
     for step in range(_steps(batch.rules.env)):
@@ -200,7 +253,7 @@ def _require_inside(when: str, obs: np.ndarray, low: np.ndarray, high: np.ndarra
 
 def _check_resets(env: type[Env]) -> str:
     backends = _backends()
-    batches = [VecEnv(env, 256, backend=name) for name in backends]
+    batches = [_batch(env, 256, name) for name in backends]
     for episode in range(3):
         results = [b.reset(seed=0 if episode == 0 else None)[0] for b in batches]
         for name, obs in zip(backends[1:], results[1:], strict=True):
@@ -220,7 +273,7 @@ def _check_parity(env: type[Env]) -> str:
     others = [name for name in _backends() if name != "reference"]
     worst = 0.0
     for name in others:
-        batch = VecEnv(env, NUM_ENVS, backend=name)
+        batch = _batch(env, NUM_ENVS, name)
         batch.reset(seed=0)
         mismatches = 0
         for step in range(_steps(env)):
@@ -264,10 +317,9 @@ def _require_close(
 
 
 def _check_determinism(env: type[Env]) -> str:
-    fastest = _backends()[-1]
     runs = {f"two runs on {name}": [(name, 1, 0), (name, 1, 0)] for name in _backends()}
-    if fastest != "reference":
-        runs[f"1 and 2 workers on {fastest}"] = [(fastest, 1, 0), (fastest, 2, 0)]
+    if "cpu" in _backends():
+        runs["1 and 2 workers on cpu"] = [("cpu", 1, 0), ("cpu", 2, 0)]
     for what, setups in runs.items():
         first, second = (_trajectory(env, *setup) for setup in setups)
         for step, (a, b) in enumerate(zip(first, second, strict=True)):
@@ -280,7 +332,7 @@ def _check_determinism(env: type[Env]) -> str:
 
 
 def _trajectory(env: type[Env], backend: str, workers: int, seed: int) -> list[np.ndarray]:
-    batch = VecEnv(env, 2 * NUM_ENVS, backend=backend, workers=workers)
+    batch = _batch(env, 2 * NUM_ENVS, backend, workers)
     values = [batch.reset(seed=seed)[0]]
     for step in range(min(200, _steps(env))):
         obs, reward, *_ = batch.step(random_actions(batch.rules.action, batch.num_envs, step))
@@ -290,9 +342,17 @@ def _trajectory(env: type[Env], backend: str, workers: int, seed: int) -> list[n
 
 
 def _check_autoreset(env: type[Env]) -> str:
+    """On the fastest backend of the host, and on the card if there is one."""
+    names = _backends()
+    hosts = [name for name in names if name != "cuda"]
+    finished = [_compare_modes(env, name) for name in [hosts[-1], *names[len(hosts) :]]]
+    return f"SAME_STEP and NEXT_STEP agree over {finished[0]} finished episodes"
+
+
+def _compare_modes(env: type[Env], backend: str) -> int:
     """One batch per mode, same seed and actions: the first episodes must tell the same story."""
     modes = (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP)
-    same, later = (VecEnv(env, NUM_ENVS, autoreset_mode=mode) for mode in modes)
+    same, later = (_batch(env, NUM_ENVS, backend, autoreset_mode=mode) for mode in modes)
     same.reset(seed=0)
     later.reset(seed=0)
     running = np.ones(NUM_ENVS, np.bool_)
@@ -315,10 +375,12 @@ def _check_autoreset(env: type[Env]) -> str:
             and np.array_equal(fresh[awaiting], obs_later[awaiting], equal_nan=True)
         )
         if not agree:
-            raise CheckFailed(f"SAME_STEP and NEXT_STEP autoreset differ at step {step + 1}")
+            raise CheckFailed(
+                f"SAME_STEP and NEXT_STEP autoreset differ on {backend} at step {step + 1}"
+            )
         fresh[done], awaiting, running = obs_same[done], done, running & ~done
         finished += int(done.sum())
-    return f"SAME_STEP and NEXT_STEP agree over {finished} finished episodes"
+    return finished
 
 
 def _column(mask: np.ndarray, like: np.ndarray) -> np.ndarray:
@@ -331,7 +393,7 @@ def _check_masks(env: type[Env]) -> str:
     reference.reset(seed=0)
     masked = 0
     for name in _backends():
-        batch = VecEnv(env, NUM_ENVS, backend=name)
+        batch = _batch(env, NUM_ENVS, name)
         batch.reset(seed=0)
         for step in range(_steps(env) + 1):
             masks = _masks(batch)
@@ -351,13 +413,12 @@ def _check_masks(env: type[Env]) -> str:
     return f"the same on {' and '.join(_backends())}; every state met allows some action"
 
 
-def _masks(batch: VecEnv) -> np.ndarray:
-    masks = batch.action_masks()
-    assert masks is not None
+def _masks(batch: Any) -> np.ndarray:
+    masks: np.ndarray = batch.action_masks()
     return masks
 
 
-def _require_choice(batch: VecEnv, masks: np.ndarray, step: int) -> None:
+def _require_choice(batch: Any, masks: np.ndarray, step: int) -> None:
     """Raise unless every component of every environment has an allowed action."""
     layout = batch.rules.action
     starts = np.cumsum((0, *layout.choices[:-1]))

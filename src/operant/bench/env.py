@@ -35,6 +35,22 @@ class Contender:
     copy: bool
     open: Callable[[], Any]
     rounds: list[float] = field(default_factory=list)
+    bandwidth: float | None = None
+    """Bytes a second that the card copies, read and written."""
+    bytes_per_step: dict[str, int] = field(default_factory=dict)
+    """What one step of one environment must move there."""
+
+    @property
+    def on_card(self) -> bool:
+        """Whether it runs on a GPU."""
+        return self.backend.partition(":")[0] == "cuda"
+
+    @property
+    def bandwidth_share(self) -> float | None:
+        """Share of the card's copy bandwidth that the bytes of the steps amount to."""
+        if self.bandwidth is None:
+            return None
+        return self.sps * sum(self.bytes_per_step.values()) / self.bandwidth
 
     @property
     def sps(self) -> float:
@@ -129,16 +145,23 @@ def measure(everyone: Sequence[Contender], repeats: int, seconds: float) -> Iter
     for contender in everyone:
         yield f"starting {contender.label}"
         env = contender.open()
+        if contender.system == "operant":
+            contender.backend = env.backend  # of "auto"
         env.reset()
         actions = _actions(contender.env, contender.num_envs)
         began = time.perf_counter()
         env.step(actions[0])  # compiles, if anything does
-        once = _seconds_per_step(env, actions, 3 if time.perf_counter() - began < 5 else 1)
-        running.append((contender, env, actions, max(1, round(seconds / once))))
+        quick = time.perf_counter() - began < 5
+        timed = timed_on_card(env, actions) if contender.on_card else _on_host(env, actions)
+        once = timed(3 if quick else 1)
+        running.append((contender, env, timed, max(1, round(seconds / once))))
+    if any(contender.on_card for contender in everyone):
+        yield "measuring how fast the card copies"
+        _note_bandwidth(everyone)
     for round_number in range(repeats):
-        for contender, env, actions, steps in running:
+        for contender, _, timed, steps in running:
             yield f"round {round_number + 1} of {repeats}: {contender.label}"
-            contender.rounds.append(contender.num_envs / _seconds_per_step(env, actions, steps))
+            contender.rounds.append(contender.num_envs / timed(steps))
     for _, env, _, _ in running:
         env.close()
 
@@ -157,12 +180,71 @@ def _actions(env_id: str, num_envs: int) -> list[np.ndarray]:
     ]
 
 
-def _seconds_per_step(env: Any, actions: list[np.ndarray], steps: int) -> float:
+Timed = Callable[[int], float]
+"""Takes at least so many steps; the seconds that one of them took."""
+
+
+def _on_host(env: Any, actions: list[np.ndarray]) -> Timed:
     step = env.step
-    began = time.perf_counter()
-    for k in range(steps):
-        step(actions[k % _BATCHES])
-    return (time.perf_counter() - began) / steps
+
+    def timed(steps: int) -> float:
+        began = time.perf_counter()
+        for k in range(steps):
+            step(actions[k % _BATCHES])
+        return (time.perf_counter() - began) / steps
+
+    return timed
+
+
+def timed_on_card(env: Any, actions: list[np.ndarray]) -> Timed:
+    """Steps captured in a graph, each with its own actions; timed by the card's events."""
+    import torch
+
+    tensors = [torch.from_numpy(batch).to(env.device) for batch in actions]
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for batch in tensors:
+            env.step(batch)
+
+    def timed(steps: int) -> float:
+        replays = -(-steps // len(tensors))
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        start.record()
+        for _ in range(replays):
+            graph.replay()
+        end.record()
+        end.synchronize()
+        return float(start.elapsed_time(end)) * 1e-3 / (replays * len(tensors))
+
+    return timed
+
+
+def _note_bandwidth(everyone: Sequence[Contender]) -> None:
+    from operant.vector.triton import bytes_per_step
+
+    bandwidth = copy_bandwidth()
+    for one in everyone:
+        if one.on_card:
+            rules = Rules.of(get_env(one.env))
+            one.bandwidth = bandwidth
+            one.bytes_per_step = bytes_per_step(rules, 8 if rules.action.dtype == "int" else 4)
+
+
+def copy_bandwidth() -> float:
+    """Bytes a second, read and written, of a copy of a GiB on the card: median of ten."""
+    import torch
+
+    source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda").random_(0, 255)
+    target = torch.empty_like(source)
+    seconds = []
+    for _ in range(12):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        start.record()
+        target.copy_(source)
+        end.record()
+        end.synchronize()
+        seconds.append(float(start.elapsed_time(end)) * 1e-3)
+    return 2 * source.numel() / statistics.median(seconds[2:])
 
 
 def records(everyone: Sequence[Contender]) -> list[dict[str, Any]]:
@@ -181,10 +263,21 @@ def records(everyone: Sequence[Contender]) -> list[dict[str, Any]]:
             "sps_min": round(min(one.rounds)),
             "sps_max": round(max(one.rounds)),
             "repeats": len(one.rounds),
+            **_bandwidth(one),
             "ratio_to": _ratios(one, everyone) if one.system == "operant" else {},
         }
         for one in everyone
     ]
+
+
+def _bandwidth(one: Contender) -> dict[str, Any]:
+    if one.bandwidth is None or one.bandwidth_share is None:
+        return {}
+    return {
+        "copy_bytes_per_second": round(one.bandwidth),
+        "bytes_per_step": one.bytes_per_step,
+        "bandwidth_share": round(one.bandwidth_share, 3),
+    }
 
 
 def _ratios(one: Contender, everyone: Sequence[Contender]) -> dict[str, float]:

@@ -102,7 +102,15 @@ class OurTrainer:
     def setting(self) -> Setting:
         """What it runs with; the number of threads may be found while training."""
         engine = self._ppo.engine
-        return replace(self._asked, engine=engine.name, threads=engine.threads)
+        precision = getattr(engine, "precision", "fp32")
+        compiled = self._asked.compile if getattr(engine, "compiled", False) else "off"
+        return replace(
+            self._asked,
+            engine=engine.name,
+            threads=engine.threads,
+            precision=precision,
+            compile=compiled,
+        )
 
     def train(self, iterations: int) -> None:
         """Whole iterations; see `Trainer`."""
@@ -135,6 +143,8 @@ def _options(setting: Setting) -> dict[str, Any]:
         "run.device": setting.device,
         "run.engine": setting.engine,
         "run.threads": setting.threads,
+        "run.precision": setting.precision,
+        "run.compile": setting.compile,
     }
 
 
@@ -193,6 +203,8 @@ def records(everyone: Sequence[Contender]) -> list[dict[str, Any]]:
             "hidden": list(one.setting.hidden),
             "activation": one.setting.activation,
             "threads": one.setting.threads,
+            "precision": one.setting.precision if one.system == "operant" else None,
+            "compile": one.setting.compile if one.system == "operant" else None,
             "sps": round(one.sps),
             "sps_min": round(min(one.rounds)),
             "sps_max": round(max(one.rounds)),

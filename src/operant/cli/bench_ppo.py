@@ -22,6 +22,12 @@ def ppo(
     device: Annotated[str, Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     engine: Annotated[str, Option(help="How our loop is executed.")] = "auto",
     threads: Annotated[int, Option(min=0, help="Our threads on a CPU; 0: what is fastest.")] = 0,
+    precision: Annotated[
+        str, Option(help="Of the networks on a GPU: auto, fp32, tf32, bf16 or fp16.")
+    ] = "auto",
+    compile_level: Annotated[
+        str, Option("--compile", help="torch.compile in the engine graph: off, on or max.")
+    ] = "max",
     peers: Annotated[str, Option(help="Comma-separated: sb3, rejax.")] = "",
     repeats: Annotated[int, Option(min=1, help="Rounds; the median counts.")] = 5,
     seconds: Annotated[
@@ -50,6 +56,8 @@ def ppo(
                 device,
                 engine,
                 threads,
+                precision,
+                compile_level,
             ),
             names,
         )
@@ -76,7 +84,8 @@ def _print_table(found: list[dict[str, Any]]) -> None:
     for row in found:
         spread = (row["sps_max"] - row["sps_min"]) / row["sps"] / 2
         shares = [row[f"{part}_share"] for part in ("collect", "advantages", "update")]
-        cells = [f"{row['system']} {row['engine']}", row["env"], str(row["num_envs"])]
+        precision = "" if row["precision"] in (None, "fp32") else f" {row['precision']}"
+        cells = [f"{row['system']} {row['engine']}{precision}", row["env"], str(row["num_envs"])]
         cells += [str(row["threads"]), short(row["sps"]), f"{spread:.0%}"]
         cells.append("" if row["gflops"] is None else f"{row['gflops']:.0f}")
         cells.append("" if None in shares else "/".join(f"{100 * s:.0f}" for s in shares) + " %")

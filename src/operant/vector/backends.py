@@ -12,6 +12,7 @@ from gymnasium.vector import AutoresetMode
 
 from operant.envs.rules import Rules
 from operant.vector.buffers import Buffers
+from operant.vector.cards import why_not_cuda
 
 
 class Backend(Protocol):
@@ -63,12 +64,10 @@ def _create_cpu(
     return NumbaBackend(rules, buffers, max_steps, mode, workers)
 
 
-BACKENDS = ("reference", "cpu")
-
-
 def available_backends() -> list[str]:
-    """The backends that can run on this machine."""
-    return [name for name in BACKENDS if name != "cpu" or _has_numba()]
+    """The backends that can run on this machine, the slowest first."""
+    there = {"reference": True, "cpu": _has_numba(), "cuda": why_not_cuda() is None}
+    return [name for name, found in there.items() if found]
 
 
 def choose_backend(name: Any) -> Choice:

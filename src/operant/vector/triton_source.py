@@ -221,19 +221,19 @@ def _step(rules: Rules) -> str:
         "    tl.extra.cuda.gdc_launch_dependents()",
         "    tl.extra.cuda.gdc_wait()",
         *_loads(rules),
-        "s_steps = tl.load(steps + i, mask=here, other=0)",
-        "s_return = tl.load(episode_return + i, mask=here, other=0)",
-        "s_done = tl.zeros([BLOCK], tl.int1)",
+        "s__steps = tl.load(steps + i, mask=here, other=0)",
+        "s__return = tl.load(episode_return + i, mask=here, other=0)",
+        "s__done = tl.zeros([BLOCK], tl.int1)",
         "if MODE != 1:",
-        "    s_done = tl.load(done + i, mask=here, other=0) != 0",
+        "    s__done = tl.load(done + i, mask=here, other=0) != 0",
         *_COMMON,
         "wrong = tl.zeros([BLOCK], tl.int1)",
         "for _ in range(STEPS):",
         indent("\n".join(_one_step(rules)), "    "),
         *[f"tl.store(state_{name} + i, s_{name}, mask=here)" for name in rules.fields],
-        "tl.store(steps + i, s_steps, mask=here)",
-        "tl.store(episode_return + i, s_return, mask=here)",
-        "tl.store(done + i, s_done, mask=here)",
+        "tl.store(steps + i, s__steps, mask=here)",
+        "tl.store(episode_return + i, s__return, mask=here)",
+        "tl.store(done + i, s__done, mask=here)",
         "tl.store(bad + tl.zeros([BLOCK], tl.int32), 1, mask=wrong)",
     ]
     return _kernel("step", arguments, doc, body)
@@ -247,39 +247,39 @@ def _one_step(rules: Rules) -> list[str]:
         "began = tl.load(start + i, mask=here, other=0)",
     ]
     if rules.step_draws:
-        lines += [*_stream("here"), *_draws(rules.step_draws, "s_steps + 1", "number - 1")]
+        lines += [*_stream("here"), *_draws(rules.step_draws, "s__steps + 1", "number - 1")]
     computed, outputs = program_source(rules.step, _inputs(rules.step, "s"), "v")
     lines += computed
     lines += [f"n_{name} = {text}" for name, text in zip(rules.fields, outputs, strict=False)]
-    names = [*rules.fields, "steps", "return"]
+    names = [*rules.fields, "_steps", "_return"]  # no field begins so
     lines += [
         f"gained = {outputs[-2]}",
         f"over = {outputs[-1]}",
-        "n_steps = s_steps + 1",
-        "n_return = s_return + gained",
-        "late = n_steps >= max_steps",
+        "n__steps = s__steps + 1",
+        "n__return = s__return + gained",
+        "late = n__steps >= max_steps",
         "if MODE != 1:  # who had finished is reset now, or waits",
-        "    gained = tl.where(s_done, 0.0, gained)",
-        "    over = over & ~s_done",
-        "    late = late & ~s_done",
+        "    gained = tl.where(s__done, 0.0, gained)",
+        "    over = over & ~s__done",
+        "    late = late & ~s__done",
         "ended = over | late",
         "tl.store(reward + row, gained, mask=here)",
         "tl.store(terminated + row, over, mask=here)",
         "tl.store(truncated + row, late, mask=here)",
         "if MODE == 2:",
-        *[f"    n_{name} = tl.where(s_done, s_{name}, n_{name})" for name in names],
+        *[f"    n_{name} = tl.where(s__done, s_{name}, n_{name})" for name in names],
         *_seen(rules, "n", "o", "o"),
         "if MODE == 1:  # who was reset in the last step has taken no step of this episode yet",
-        "    s_done = s_steps == 0",
-        "reported = (s_done | ended) & here if CLEAR else ended & here",
-        "fresh = (ended if MODE == 1 else s_done) & here",
+        "    s__done = s__steps == 0",
+        "reported = (s__done | ended) & here if CLEAR else ended & here",
+        "fresh = (ended if MODE == 1 else s__done) & here",
         "some = tl.max((reported | fresh).to(tl.int32), 0) > 0 if BRANCH else True",
         "if some:",
         "    now = ticks(host_us, HOST_CLOCK)",
         indent("\n".join(_reported()), " " * 4),
         "    if MODE != 2:",
         indent("\n".join(_reset_some(rules)), " " * 8),
-        "s_done = s_done | ended if MODE == 2 else ended",
+        "s__done = s__done | ended if MODE == 2 else ended",
         *_stored("obs", _names(rules, "o"), "here"),
         *_masks(rules, "n", "here"),
         *[f"s_{name} = n_{name}" for name in names],
@@ -291,8 +291,8 @@ def _one_step(rules: Rules) -> list[str]:
 def _reported() -> list[str]:
     """Write return, length and seconds of the episodes that ended; zeros for others reported."""
     values = [
-        "tl.where(ended, n_return, 0.0)",
-        "tl.where(ended, n_steps, 0).to(tl.float32, bitcast=True)",
+        "tl.where(ended, n__return, 0.0)",
+        "tl.where(ended, n__steps, 0).to(tl.float32, bitcast=True)",
         "tl.where(ended, seconds(now, began), 0.0)",
     ]
     return _stored("report", [*values, "tl.zeros([BLOCK], tl.float32)"], "reported")
@@ -310,8 +310,8 @@ def _reset_some(rules: Rules) -> list[str]:
             f"{after} = tl.where(fresh, {new}, {after})"
             for after, new in zip(_names(rules, "o"), _names(rules, "e"), strict=True)
         ],
-        "n_steps = tl.where(fresh, 0, n_steps)",
-        "n_return = tl.where(fresh, 0.0, n_return)",
+        "n__steps = tl.where(fresh, 0, n__steps)",
+        "n__return = tl.where(fresh, 0.0, n__return)",
     ]
 
 

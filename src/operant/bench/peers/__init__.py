@@ -28,6 +28,8 @@ class Setting:
     device: str = "cpu"
     engine: str = "auto"
     threads: int = 0
+    precision: str = "auto"
+    compile: str = "max"
     learning_rate: float = 2.5e-4
     adam_eps: float = 1e-5
     gamma: float = 0.99
