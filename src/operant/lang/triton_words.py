@@ -34,17 +34,14 @@ def mod(a, b):
 
 
 @triton.jit
-def uniforms(step, episode, seed, index, block):
-    """Four numbers in [0, 1), multiples of 2**-24, as in `operant.vector.philox`.
-
-    `step` and `episode` are int32, `seed` int64 (the bits of 64), `index` int32: blocks.
-    """
+def uniforms(step, episode, seed_high, block, seed_low, index):
+    """Four numbers in [0, 1), multiples of 2**-24, as in `operant.vector.philox`; all are int32."""
     w0, w1, w2, w3 = philox(
         step.to(tl.uint32, bitcast=True),
         episode.to(tl.uint32, bitcast=True),
-        (seed >> 32).to(tl.uint32),
+        seed_high.to(tl.uint32, bitcast=True),
         block,
-        seed.to(tl.uint32),
+        seed_low.to(tl.uint32, bitcast=True),
         index.to(tl.uint32, bitcast=True),
     )
     return unit(w0), unit(w1), unit(w2), unit(w3)

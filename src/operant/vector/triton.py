@@ -22,19 +22,19 @@ from torch import Tensor
 from operant import __version__
 from operant.envs.env import Env
 from operant.envs.rules import NUMPY_DTYPES, Rules
-from operant.lang.trace import FLOAT, INT
+from operant.lang.source import COMPOSED, word_program
+from operant.lang.trace import FLOAT, INT, Program
 from operant.vector.base import NO_LIMIT, BaseVecEnv, asked_mask
 from operant.vector.cards import check_memory, interpreted
 from operant.vector.generated import load_module
 from operant.vector.seeding import checked_seed, fresh_seed
 from operant.vector.state import COUNTERS, RESULTS, checked_state
-from operant.vector.triton_source import kernels_source, rows
+from operant.vector.triton_source import RECORD, kernels_source, rows
 
 _MODES = {AutoresetMode.NEXT_STEP: 0, AutoresetMode.SAME_STEP: 1, AutoresetMode.DISABLED: 2}
 _KINDS = {
     "floats": torch.float32,
     "ints": torch.int32,
-    "longs": torch.int64,
     "flags": torch.bool,
 }
 _STATE_DTYPES = {"seed": np.uint64, "index": np.uint32, "episode": np.uint32}
@@ -47,13 +47,17 @@ _SMALL = 1 << 15
 """Up to so many environments a step waits for latencies, beyond for memory."""
 
 
+_HEAVY = 400
+"""Operations of a step from which on a thread has one environment."""
+_FREE = ("input", "constant")
+
+
 class Results(NamedTuple):
     """What steps write: tensors ``[N, ...]`` for one step, ``[K, N, ...]`` for several.
 
     ``final_obs`` is written where an episode ended (SAME_STEP), and so is ``report``, float32
-    ``[..., 4]``: its return, its length (the bits of an int32), its seconds, 0. They lie together
-    because they are written rarely: one place in memory instead of three. ``action_mask`` has no
-    columns without a mask.
+    ``[..., 4]``: its return, its length (the bits of an int32), its seconds, 0. The others keep old
+    values. ``action_mask`` has no columns without a mask.
     """
 
     obs: Tensor
@@ -63,21 +67,6 @@ class Results(NamedTuple):
     final_obs: Tensor
     action_mask: Tensor
     report: Tensor
-
-    @property
-    def returns(self) -> Tensor:
-        """float32: returns of the episodes that ended; a view."""
-        return self.report[..., 0]
-
-    @property
-    def lengths(self) -> Tensor:
-        """int32: their lengths; a view."""
-        return self.report.view(torch.int32)[..., 1]
-
-    @property
-    def seconds(self) -> Tensor:
-        """float32: how long they took; a view."""
-        return self.report[..., 2]
 
     @classmethod
     def allocate(cls, rules: Rules, shape: tuple[int, ...], device: torch.device) -> Results:
@@ -96,6 +85,28 @@ class Results(NamedTuple):
             action_mask=zeros(rules.mask_size, dtype=torch.bool).fill_(True),
             report=zeros(4),
         )
+
+
+class Lazy(dict[str, Any]):
+    """A dict whose values are functions, called when a value is first looked at."""
+
+    def __getitem__(self, key: str) -> Any:
+        value = super().__getitem__(key)
+        if callable(value):
+            value = self[key] = value()
+        return value
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value, or `default` where there is none."""
+        return self[key] if dict.__contains__(self, key) else default
+
+    def values(self) -> Any:
+        """All values."""
+        return [self[key] for key in self]
+
+    def items(self) -> Any:
+        """All keys and values."""
+        return [(key, self[key]) for key in self]
 
 
 class CudaVecEnv(BaseVecEnv):
@@ -151,16 +162,19 @@ class CudaVecEnv(BaseVecEnv):
             block = torch.zeros((len(names), self._stride), dtype=_KINDS[kind], device=self.device)
             self._memory[kind] = block
             self._rows |= {name: block[k, :num_envs] for k, name in enumerate(names)}
+        records = torch.zeros((self._stride, len(RECORD)), dtype=torch.int32, device=self.device)
+        self._memory["records"] = records
+        self._rows |= {name: records[:num_envs, k] for k, name in enumerate(RECORD)}
+        self._rows["seed"] = records.view(torch.int64)[:num_envs, 3]
         self._params = torch.from_numpy(np.append(self.rules.param_values(), np.float32(0)))
         self._params = self._params.to(self.device)
         self._own = Results.allocate(self.rules, (num_envs,), self.device)
-        self._common = torch.zeros(2, dtype=torch.int64, device=self.device)  # see `_assign`
         self._bad = torch.zeros(1, dtype=torch.int32, device=self.device)
         self._everyone = torch.ones(num_envs, dtype=torch.bool, device=self.device)
         self._kernels = load_kernels(self.rules)
-        self._widest = max(4, rules_width(self.rules))
+        self._widest = max(len(RECORD), rules_width(self.rules))
         self._mode = _MODES[self.autoreset_mode]
-        self._launch = launch_options(num_envs)
+        self._launch = launch_options(self.rules, num_envs)
         self._launch_step = step_options(num_envs, self.device)
         self._action_shape = (num_envs, *self.rules.action.shape)
         self.closed = False
@@ -206,9 +220,9 @@ class CudaVecEnv(BaseVecEnv):
         """
         self._check_ready()
         own = self._own
-        self._step(self._checked(actions, self._action_shape), own, 1, clear=True)
+        self._step(self._checked(actions, self._action_shape), own, 1, report=False)
         obs, reward, terminated, truncated = (self._hand_out(x) for x in own[:4])
-        return obs, reward, terminated, truncated, self._info(own)
+        return obs, reward, terminated, truncated, self._own_info()
 
     def close_extras(self, **kwargs: Any) -> None:
         """Forget the memory. A closed environment refuses to step or reset."""
@@ -234,20 +248,18 @@ class CudaVecEnv(BaseVecEnv):
         if count == 0:
             raise ValueError("step_many needs at least one step of actions")
         results = Results.allocate(self.rules, (count, self.num_envs), self.device)
-        self._step(actions, results, count, clear=False)
+        self._step(actions, results, count, report=True)
         self.take_over(Results(*(tensor[-1] for tensor in results)))
-        return (*results[:4], self._info(results))
+        return (*results[:4], self._many_info(results))
 
     def step_into(self, actions: Tensor, results: Results) -> None:
         """One step that writes to `results`, tensors ``[num_envs, ...]``, instead of the batch's
         own. For engines: nothing is checked. `take_over` the last ones before anything else."""
-        self._step(actions, results, 1, clear=False)
+        self._step(actions, results, 1, report=True)
 
     def take_over(self, results: Results) -> None:
         """Copy results that `step_into` wrote elsewhere to the batch's own."""
-        torch._foreach_copy_(list(self._own), list(results))
-        ended = self._own.terminated | self._own.truncated
-        self._own.report.mul_(ended.unsqueeze(-1))  # elsewhere there may be older ones
+        torch._foreach_copy_(list(self._own[:-1]), list(results[:-1]))
 
     def memory(self) -> list[Tensor]:
         """All tensors that a step may change."""
@@ -267,11 +279,11 @@ class CudaVecEnv(BaseVecEnv):
 
     @property
     def buffers(self) -> dict[str, Tensor]:
-        """Every tensor of the batch, by name, as views: for DLPack, or to look at. ``seed``,
-        ``index`` and ``episode`` hold the bits of unsigned numbers."""
-        own = self._own
-        report = {"returns": own.returns, "lengths": own.lengths, "seconds": own.seconds}
-        return {**self._rows, **own._asdict(), **report}
+        """Every tensor of the batch, by name, as contiguous views: for DLPack, or to look at.
+        ``records``, int32 ``[num_envs, 8]``, has columns as in `triton_source.RECORD`."""
+        counters = {name: self._rows[name] for name in rows_of_state(self.rules)}
+        records = self._memory["records"][: self.num_envs]
+        return {**counters, **self._own._asdict(), "records": records}
 
     def get_state(self) -> dict[str, np.ndarray]:
         """See `BaseVecEnv`. Waits for the card.
@@ -303,12 +315,11 @@ class CudaVecEnv(BaseVecEnv):
             if name in _STATE_DTYPES:
                 array = array.view(np.int64 if array.itemsize == 8 else np.int32)
             tensors[name].copy_(torch.from_numpy(array))
-        self._find_common()
         seen = self._own.obs.clone() if "obs" in arrays else None
         self._run("observe", self._own)
         if seen is not None:  # only the masks had to be computed
             self._own.obs.copy_(seen)
-        self._own.report.zero_()
+        self._memory["records"][:, :3].zero_()
         self._was_reset = True
         return self._hand_out(self._own.obs)
 
@@ -324,33 +335,47 @@ class CudaVecEnv(BaseVecEnv):
     def _hand_out(self, tensor: Tensor) -> Tensor:
         return tensor.clone() if self.copy else tensor
 
-    def _info(self, results: Results) -> dict[str, Any]:
-        mine = results is self._own
-        if mine and self.autoreset_mode != AutoresetMode.DISABLED:
-            ended = self._hand_out(self._rows["done"])
-        else:
-            ended = results.terminated | results.truncated
-        report = {"r": results.returns, "l": results.lengths, "t": results.seconds}
-        if mine:
-            report = {key: self._hand_out(tensor) for key, tensor in report.items()}
-        info: dict[str, Any] = {"episode": report, "_episode": ended}
+    def _own_info(self) -> dict[str, Any]:
+        """Who finished in the last step; the report is put together when it is looked at."""
+        own, rows = self._own, self._rows
+        ended = rows["done"]
+        if self.autoreset_mode == AutoresetMode.DISABLED:
+            ended = own.terminated | own.truncated
+        makers = {
+            "r": lambda: torch.where(ended, rows["return"].view(torch.float32), 0.0),
+            "l": lambda: torch.where(ended, rows["length"], 0),
+            "t": lambda: torch.where(ended, rows["seconds"].view(torch.float32), 0.0),
+        }
+        episode: dict[str, Any] = Lazy(makers)
+        if self.copy:
+            episode, ended = dict(episode.items()), ended.clone()
+        info = {"episode": episode, "_episode": ended}
         if self.autoreset_mode == AutoresetMode.SAME_STEP:
-            final = results.final_obs
-            info["final_obs"] = self._hand_out(final) if mine else final
-            info["_final_obs"] = ended
+            info["final_obs"], info["_final_obs"] = self._hand_out(own.final_obs), ended
         return info
 
-    def _step(self, actions: Tensor, results: Results, count: int, clear: bool) -> None:
+    def _many_info(self, results: Results) -> dict[str, Any]:
+        """The same for several steps, ``[K, num_envs, ...]``."""
+        ended = results.terminated | results.truncated
+        report = results.report
+        episode = {"r": report[..., 0], "l": report.view(torch.int32)[..., 1], "t": report[..., 2]}
+        info: dict[str, Any] = {"episode": episode, "_episode": ended}
+        if self.autoreset_mode == AutoresetMode.SAME_STEP:
+            info["final_obs"], info["_final_obs"] = results.final_obs, ended
+        return info
+
+    def _step(self, actions: Tensor, results: Results, count: int, report: bool) -> None:
         self._run(
             "step",
             results,
             action=actions,
             final_obs=results.final_obs,
+            report=results.report,
             bad=self._bad,
             STEPS=count,
             max_steps=self.max_episode_steps or NO_LIMIT,
             MODE=self._mode,
-            CLEAR=clear,
+            REPORT=report,
             **self._launch_step,
         )
 
@@ -365,14 +390,12 @@ class CudaVecEnv(BaseVecEnv):
                 num_envs=self.num_envs,
                 stride=self._stride,
                 constants=self._params,
-                common=self._common,
                 **self._memory,
                 obs=results.obs,
                 reward=results.reward,
                 terminated=results.terminated,
                 truncated=results.truncated,
                 action_mask=results.action_mask,
-                report=results.report,
                 host_us=host_us,
                 WIDE=results.reward.numel() * self._widest >= 1 << 31,
                 **arguments,
@@ -444,15 +467,6 @@ class CudaVecEnv(BaseVecEnv):
         for name, value in (("seed", seed), ("index", index), ("episode", 0)):
             row = self._rows[name]
             row.copy_(torch.where(chosen, value, row))
-        self._find_common()
-
-    def _find_common(self) -> None:
-        """Note for the kernels whether all environments have one seed, and which."""
-        seed, index = self._rows["seed"], self._rows["index"]
-        same = (seed == seed[0]).all() & (
-            index == torch.arange(len(index), device=self.device)
-        ).all()
-        self._common.copy_(torch.stack([same.to(torch.int64), seed[0]]))
 
     def _check_ready(self) -> None:
         self._check_open()
@@ -470,13 +484,34 @@ def load_kernels(rules: Rules) -> ModuleType:
     return _module(f"{rules.env.__name__}_triton", kernels_source(rules, __version__))
 
 
-def launch_options(num_envs: int) -> dict[str, Any]:
-    """Block size and compiler options: enough programs to fill a card, few when interpreted."""
+def launch_options(rules: Rules, num_envs: int) -> dict[str, Any]:
+    """Block size and compiler options, found by measurement on an H200.
+
+    Small batches are spread over as many programs as can be. For large ones a thread has several
+    environments, to have enough loads in flight, unless their arithmetic needs its registers. What
+    they read again next time is kept in the card's cache, and what they only write is not.
+    """
+    hints = {"KEEP": "", "PASS": ""}
     if interpreted():
-        return {"BLOCK": min(1 << max(num_envs - 1, 1).bit_length(), 1 << 16)}
-    large = num_envs > _SMALL
-    block, warps = (128, 2) if large else (32, 1)
-    return {"BLOCK": block, "num_warps": warps, "enable_fp_fusion": False}
+        return {"BLOCK": min(1 << max(num_envs - 1, 1).bit_length(), 1 << 16), **hints}
+    if num_envs <= _SMALL:
+        block, warps = 32, 1
+    else:
+        block, warps = (64, 2) if operations(rules) > _HEAVY else (128, 1)
+        hints = {"KEEP": "evict_last", "PASS": "evict_first"}
+    return {"BLOCK": block, "num_warps": warps, "enable_fp_fusion": False, **hints}
+
+
+def operations(rules: Rules) -> int:
+    """Operations of one step, those of words such as ``sin`` included."""
+    return sum(_count(program) for program in (rules.step, rules.observe))
+
+
+def _count(program: Program) -> int:
+    return sum(
+        _count(word_program(node.op)) if node.op in COMPOSED else node.op not in _FREE
+        for node in program.nodes
+    )
 
 
 def step_options(num_envs: int, device: torch.device) -> dict[str, Any]:
@@ -484,6 +519,11 @@ def step_options(num_envs: int, device: torch.device) -> dict[str, Any]:
     overlap = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
     options = {"BRANCH": num_envs > _SMALL, "OVERLAP": overlap}
     return {**options, "launch_pdl": True} if overlap else options
+
+
+def rows_of_state(rules: Rules) -> list[str]:
+    """Names of the rows that every step reads and writes."""
+    return [name for names in rows(rules).values() for name in names]
 
 
 def rules_width(rules: Rules) -> int:
@@ -496,7 +536,7 @@ def bytes_per_env(rules: Rules) -> int:
     kinds = rows(rules)
     kept = sum(len(kinds[kind]) * _KINDS[kind].itemsize for kind in kinds)
     seen = rules.observation.size * (4 if rules.observation.dtype == FLOAT else 8)
-    return kept + 2 * seen + rules.mask_size + 4 + 1 + 1 + 16 + 1
+    return kept + 2 * seen + rules.mask_size + 4 + 1 + 1 + 16 + 4 * len(RECORD) + 1
 
 
 def bytes_per_step(rules: Rules, action_bytes: int = 4) -> dict[str, int]:

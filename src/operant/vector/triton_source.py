@@ -38,20 +38,21 @@ from operant.lang.triton_words import (
 )
 '''
 _MEMORY = (
-    "num_envs, stride, constants, common, floats, ints, longs, flags, obs, reward, terminated,\n"
-    "    truncated, action_mask, report"
+    "num_envs, stride, constants, floats, ints, flags, records, obs, reward, terminated,\n"
+    "    truncated, action_mask"
 )
-"""Arguments of every kernel. Rows of `floats`, `ints`, `longs` and `flags` are `stride` apart."""
-
-
-_COMMON = ("shared = tl.load(common) != 0", "common_seed = tl.load(common + 1)")
+"""Arguments of every kernel. Rows of `floats`, `ints` and `flags` are `stride` apart."""
+RECORD = ("return", "length", "seconds", "start", "episode", "index", "seed_low", "seed_high")
+"""What a step needs of an environment only when its episode ends, in 32 bits each: the last
+episode's report, when this one began (in ticks), and the random stream. They lie together, so that
+it is one piece of memory to fetch."""
 _TILE = 8  # columns
 
 
 def rows(rules: Rules) -> dict[str, tuple[str, ...]]:
     """What is kept of each environment, by kind: names of the rows of each tensor.
 
-    State fields are called ``state_<field>``; ``start`` is when the episode began, in ticks.
+    State fields are called ``state_<field>``. See also `RECORD`.
     """
     fields = {
         kind: tuple(f"state_{name}" for name, dtype in rules.fields.items() if dtype == kind)
@@ -59,8 +60,7 @@ def rows(rules: Rules) -> dict[str, tuple[str, ...]]:
     }
     return {
         "floats": (*fields[FLOAT], "episode_return"),
-        "ints": (*fields[INT], "steps", "episode", "index", "start"),
-        "longs": ("seed",),
+        "ints": (*fields[INT], "steps"),
         "flags": (*fields[BOOL], "done"),
     }
 
@@ -75,7 +75,7 @@ def kernels_source(rules: Rules, version: str) -> str:
 
 def _kernel(name: str, arguments: str, doc: str, body: list[str]) -> str:
     head = f'\n\n@triton.jit(do_not_specialize=["host_us"])\ndef {name}(\n    {_MEMORY},\n    '
-    end = "    BLOCK: tl.constexpr, WIDE: tl.constexpr,"
+    end = "    BLOCK: tl.constexpr, WIDE: tl.constexpr, KEEP: tl.constexpr, PASS: tl.constexpr,"
     return (
         f'{head}{arguments},\n{end}\n):\n    """{doc}"""\n' + indent("\n".join(body), "    ") + "\n"
     )
@@ -93,6 +93,7 @@ def _pointers(rules: Rules) -> list[str]:
         "i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)",
         "here = i < num_envs",
         "row = i.to(tl.int64) if WIDE else i",
+        f"record = records + row * {len(RECORD)}",
     ]
 
 
@@ -106,7 +107,21 @@ def _parameters(rules: Rules, *programs: Program | None) -> list[str]:
 
 
 def _loads(rules: Rules) -> list[str]:
-    return [f"s_{name} = tl.load(state_{name} + i, mask=here, other=0)" for name in rules.fields]
+    return [f"s_{name} = {_kept(f'state_{name}')}" for name in rules.fields]
+
+
+def _kept(row: str) -> str:
+    """What the next step will look at again: the card's cache should hold on to it."""
+    return f"tl.load({row} + i, mask=here, other=0, eviction_policy=KEEP)"
+
+
+def _keep(row: str, value: str) -> str:
+    return f"tl.store({row} + i, {value}, mask=here, eviction_policy=KEEP)"
+
+
+def _handed_out(where: str, value: str, mask: str) -> str:
+    """What a step only writes: it should not drive out what is looked at again."""
+    return f"tl.store({where}, {value}, mask={mask}, eviction_policy=PASS)"
 
 
 def _inputs(program: Program, state: str) -> dict[str, str]:
@@ -128,7 +143,7 @@ def _draws(count: int, step: str, episode: str) -> list[str]:
     """Uniform numbers u0, u1, ..., four at a time."""
     return [
         f"u{4 * k}, u{4 * k + 1}, u{4 * k + 2}, u{4 * k + 3} = "
-        f"uniforms({step}, {episode}, stream, place, {k})"
+        f"uniforms({step}, {episode}, seed_high, {k}, seed_low, index)"
         for k in range(-(-count // 4))
     ]
 
@@ -149,7 +164,7 @@ def _stored(where: str, values: list[str], mask: str) -> list[str]:
     size = len(values)
     if size == 1 or size > _TILE:
         return [
-            f"tl.store({where} + {_column(size, k)}, {text}, mask={mask})"
+            _handed_out(f"{where} + {_column(size, k)}", text, mask)
             for k, text in enumerate(values)
         ]
     width = 1 << (size - 1).bit_length()
@@ -158,7 +173,7 @@ def _stored(where: str, values: list[str], mask: str) -> list[str]:
     return [
         f"column = tl.arange(0, {width})",
         f"tile = tl.reshape({_joined(padded)}, [BLOCK, {width}])",
-        f"tl.store({where} + (row * {size})[:, None] + column[None, :], tile, mask={wanted})",
+        _handed_out(f"{where} + (row * {size})[:, None] + column[None, :]", "tile", wanted),
     ]
 
 
@@ -181,36 +196,43 @@ def _column(size: int, k: int) -> str:
     return "row" if size == 1 else f"row * {size} + {k}"
 
 
-def _stream(which: str) -> list[str]:
-    """Who the environments of `which` are in the random stream. Where one seed was given for all,
-    `common` has it, an environment's index is its place, and nothing else is read."""
+def _recorded(which: str, *names: str) -> list[str]:
+    """Load entries of the records of `which`; they are called by their names."""
     return [
-        f"apart = {which} & (shared == 0)",
-        "stream = tl.where(shared, common_seed, tl.load(seed + i, mask=apart, other=0))",
-        "place = tl.where(shared, i, tl.load(index + i, mask=apart, other=0))",
+        f"{name} = tl.load(record + {RECORD.index(name)}, mask={which}, other=0)" for name in names
     ]
 
 
-def _begin(rules: Rules, which: str) -> list[str]:
-    """The first states of new episodes of `which`, called ``r_<field>``, and their counters."""
+def _record(which: str, **values: str) -> list[str]:
+    """Store entries of the records of `which`."""
     return [
-        *_stream(which),
-        *_draws(rules.env.random_numbers, "tl.zeros_like(i)", "number"),
+        f"tl.store(record + {RECORD.index(name)}, {text}, mask={which})"
+        for name, text in values.items()
+    ]
+
+
+_STREAM = ("episode", "index", "seed_low", "seed_high")
+
+
+def _begin(rules: Rules, which: str) -> list[str]:
+    """The first states of new episodes of `which`, called ``r_<field>``, and their records."""
+    return [
+        *_draws(rules.env.random_numbers, "tl.zeros_like(i)", "episode"),
         *_new_state(rules, rules.reset, "r", "b"),
-        f"tl.store(episode + i, number + 1, mask={which})",
-        f"tl.store(start + i, tl.zeros_like(i) + now, mask={which})",
+        *_record(which, episode="episode + 1", start="tl.zeros_like(i) + now"),
     ]
 
 
 def _step(rules: Rules) -> str:
     arguments = (
-        "action, final_obs, bad, max_steps, host_us, STEPS: tl.constexpr,\n"
-        "    MODE: tl.constexpr, CLEAR: tl.constexpr, HOST_CLOCK: tl.constexpr,\n"
+        "action, final_obs, report, bad, max_steps, host_us, STEPS: tl.constexpr,\n"
+        "    MODE: tl.constexpr, REPORT: tl.constexpr, HOST_CLOCK: tl.constexpr,\n"
         "    BRANCH: tl.constexpr, OVERLAP: tl.constexpr"
     )
     doc = (
         "Take STEPS steps; MODE 0: NEXT_STEP, 1: SAME_STEP, 2: DISABLED.\n\n"
-        "    Earlier reports are cleared if CLEAR. An action that is not valid sets `bad`.\n"
+        "    Episodes that end are also written to `report` if REPORT. An action that is not\n"
+        "    valid sets `bad`.\n"
         "    BRANCH: leave out what resets need where nobody finished, for large batches.\n"
         "    OVERLAP: programs start while the kernel before ends, and wait for it.\n    "
     )
@@ -221,19 +243,18 @@ def _step(rules: Rules) -> str:
         "    tl.extra.cuda.gdc_launch_dependents()",
         "    tl.extra.cuda.gdc_wait()",
         *_loads(rules),
-        "s__steps = tl.load(steps + i, mask=here, other=0)",
-        "s__return = tl.load(episode_return + i, mask=here, other=0)",
+        f"s__steps = {_kept('steps')}",
+        f"s__return = {_kept('episode_return')}",
         "s__done = tl.zeros([BLOCK], tl.int1)",
         "if MODE != 1:",
         "    s__done = tl.load(done + i, mask=here, other=0) != 0",
-        *_COMMON,
         "wrong = tl.zeros([BLOCK], tl.int1)",
         "for _ in range(STEPS):",
         indent("\n".join(_one_step(rules)), "    "),
-        *[f"tl.store(state_{name} + i, s_{name}, mask=here)" for name in rules.fields],
-        "tl.store(steps + i, s__steps, mask=here)",
-        "tl.store(episode_return + i, s__return, mask=here)",
-        "tl.store(done + i, s__done, mask=here)",
+        *[_keep(f"state_{name}", f"s_{name}") for name in rules.fields],
+        _keep("steps", "s__steps"),
+        _keep("episode_return", "s__return"),
+        _keep("done", "s__done"),
         "tl.store(bad + tl.zeros([BLOCK], tl.int32), 1, mask=wrong)",
     ]
     return _kernel("step", arguments, doc, body)
@@ -242,12 +263,12 @@ def _step(rules: Rules) -> str:
 def _one_step(rules: Rules) -> list[str]:
     """The body of the loop over steps."""
     lines = _actions(rules)
-    lines += [
-        "number = tl.load(episode + i, mask=here, other=0)",
-        "began = tl.load(start + i, mask=here, other=0)",
-    ]
+    rare = _recorded("touched", "start", *([] if rules.step_draws else _STREAM))
     if rules.step_draws:
-        lines += [*_stream("here"), *_draws(rules.step_draws, "s__steps + 1", "number - 1")]
+        lines += _recorded("here", *_STREAM)
+        lines += _draws(rules.step_draws, "s__steps + 1", "episode - 1")
+    lines += ["if not BRANCH:  # fetched while the step is computed", "    touched = here"]
+    lines.append(indent("\n".join(rare), "    "))
     computed, outputs = program_source(rules.step, _inputs(rules.step, "s"), "v")
     lines += computed
     lines += [f"n_{name} = {text}" for name, text in zip(rules.fields, outputs, strict=False)]
@@ -263,18 +284,19 @@ def _one_step(rules: Rules) -> list[str]:
         "    over = over & ~s__done",
         "    late = late & ~s__done",
         "ended = over | late",
-        "tl.store(reward + row, gained, mask=here)",
-        "tl.store(terminated + row, over, mask=here)",
-        "tl.store(truncated + row, late, mask=here)",
+        _handed_out("reward + row", "gained", "here"),
+        _handed_out("terminated + row", "over", "here"),
+        _handed_out("truncated + row", "late", "here"),
         "if MODE == 2:",
         *[f"    n_{name} = tl.where(s__done, s_{name}, n_{name})" for name in names],
         *_seen(rules, "n", "o", "o"),
-        "if MODE == 1:  # who was reset in the last step has taken no step of this episode yet",
-        "    s__done = s__steps == 0",
-        "reported = (s__done | ended) & here if CLEAR else ended & here",
-        "fresh = (ended if MODE == 1 else s__done) & here",
-        "some = tl.max((reported | fresh).to(tl.int32), 0) > 0 if BRANCH else True",
+        "ended = ended & here",
+        "fresh = ended if MODE == 1 else s__done & here",
+        "some = tl.max((ended | fresh).to(tl.int32), 0) > 0 if BRANCH else True",
         "if some:",
+        "    if BRANCH:",
+        "        touched = ended | fresh",
+        indent("\n".join(rare), " " * 8),
         "    now = ticks(host_us, HOST_CLOCK)",
         indent("\n".join(_reported()), " " * 4),
         "    if MODE != 2:",
@@ -289,13 +311,23 @@ def _one_step(rules: Rules) -> list[str]:
 
 
 def _reported() -> list[str]:
-    """Write return, length and seconds of the episodes that ended; zeros for others reported."""
-    values = [
-        "tl.where(ended, n__return, 0.0)",
-        "tl.where(ended, n__steps, 0).to(tl.float32, bitcast=True)",
-        "tl.where(ended, seconds(now, began), 0.0)",
+    """Write return, length and seconds of the episodes that ended."""
+    values = {
+        "return": "n__return.to(tl.int32, bitcast=True)",
+        "length": "n__steps",
+        "seconds": "seconds(now, start).to(tl.int32, bitcast=True)",
+    }
+    logged = [
+        "n__return",
+        "n__steps.to(tl.float32, bitcast=True)",
+        "seconds(now, start)",
+        "tl.zeros([BLOCK], tl.float32)",
     ]
-    return _stored("report", [*values, "tl.zeros([BLOCK], tl.float32)"], "reported")
+    return [
+        *_record("ended", **values),
+        "if REPORT:",
+        indent("\n".join(_stored("report", logged, "ended")), "    "),
+    ]
 
 
 def _reset_some(rules: Rules) -> list[str]:
@@ -321,7 +353,10 @@ def _actions(rules: Rules) -> list[str]:
     lines = []
     for k in range(layout.size):
         other = layout.low[k] if layout.dtype == INT else 0
-        load = f"a{k} = tl.load(action + {_column(layout.size, k)}, mask=here, other={other})"
+        load = (
+            f"a{k} = tl.load(action + {_column(layout.size, k)}, mask=here, other={other}, "
+            "eviction_policy=PASS)"
+        )
         if layout.dtype == INT:
             low, high = layout.low[k], layout.high[k]
             lines += [
@@ -340,15 +375,13 @@ def _reset(rules: Rules) -> str:
         *_parameters(rules, rules.reset, rules.observe, rules.mask),
         "fresh = tl.load(chosen + i, mask=here, other=0) != 0",
         "now = ticks(host_us, HOST_CLOCK)",
-        *_COMMON,
-        "number = tl.load(episode + i, mask=fresh, other=0)",
+        *_recorded("fresh", *_STREAM),
         *_begin(rules, "fresh"),
         *[f"tl.store(state_{name} + i, r_{name}, mask=fresh)" for name in rules.fields],
         *[
             f"tl.store({name} + i, 0, mask=fresh)"
             for name in ("steps", "episode_return", "done", "reward", "terminated", "truncated")
         ],
-        *_stored("report", ["tl.zeros([BLOCK], tl.float32)"] * 4, "fresh"),
         *_seen(rules, "r", "o", "o"),
         *_stored("obs", _names(rules, "o"), "fresh"),
         *_masks(rules, "r", "fresh"),
