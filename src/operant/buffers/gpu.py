@@ -96,6 +96,13 @@ class GpuBuffer:
             latest = found.topk(most, 0).values
         return latest.clamp(min=0), latest >= 0
 
+    def final_observations(self, places: Tensor, there: Tensor) -> Tensor:
+        """The final observations at `places`, ``[most, N, *obs_shape]``; where there is none, some
+        other observation."""
+        lanes = torch.arange(self.num_envs, device=self.device)
+        shape = (*there.shape, *[1] * (self.obs.ndim - 2))
+        return torch.where(there.view(shape), self.final_obs[places, lanes], self.obs[0])
+
     def set_final_values(self, places: Tensor, there: Tensor, values: Tensor) -> None:
         """Write ``final_value`` of the observations at `places`, all ``[most, N]``; else 0."""
         self._final_values.zero_()

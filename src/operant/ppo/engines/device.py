@@ -140,8 +140,7 @@ class DeviceEngine(BaseEngine):
             values.copy_(self._value(rows))
         if self._finals:
             places, there = buffer.final_places(self._finals)
-            lanes = torch.arange(buffer.num_envs, device=self.device)
-            seen = buffer.final_obs[places, lanes].flatten(0, 1)
+            seen = buffer.final_observations(places, there).flatten(0, 1)
             final = torch.cat([self._value(part) for part in torch.split(seen, VALUE_ROWS)])
             buffer.set_final_values(places, there, final.view_as(places))
         last_episodes(buffer.terminated, buffer.truncated, buffer.report, RECENT, self._recent)

@@ -1,0 +1,248 @@
+"""PPO with environments on the card, in Triton's interpreter, against PPO on the CPU."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Discrete
+
+import operant
+from operant.lang import to_float
+from operant.models import PPO
+from operant.ppo.callbacks import Callback
+from operant.ppo.guard import NonFiniteError
+
+pytestmark = [
+    pytest.mark.usefixtures("interpreter"),
+    pytest.mark.filterwarnings("ignore:(invalid value|overflow) encountered:RuntimeWarning"),
+]
+ENVS, STEPS = 24, 12
+ROLLOUT = ENVS * STEPS
+
+
+def ppo_on(backend: str, env: Any = "CartPole-v1", envs: int = ENVS, **options: Any) -> PPO:
+    batch = operant.make(
+        env, envs, backend=backend, autoreset_mode="SameStep", copy=False, max_episode_steps=5
+    )
+    given = {"num_steps": STEPS, "epochs": 2, "minibatches": 1, "seed": 5, "engine": "eager"}
+    return PPO(batch, device="cpu", **{**given, **options})
+
+
+class Watch(Callback):
+    def __init__(self) -> None:
+        self.metrics: list[dict[str, float]] = []
+        self.episodes: list[tuple[np.ndarray, ...]] = []
+
+    def on_update(self, ppo: PPO, metrics: dict[str, float]) -> None:
+        self.metrics.append(dict(metrics))
+
+    def on_episodes(self, ppo: PPO, episodes: Any) -> None:
+        names = ("env_index", "step", "returns", "lengths", "truncated")
+        self.episodes.append(tuple(getattr(episodes, name) for name in names))
+
+
+def weights(ppo: PPO) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in ppo.policy.parameters()])
+
+
+CLOCKS = ("seconds", "sps", "collect_seconds", "update_seconds")
+
+
+@pytest.mark.parametrize(
+    ("env", "options"),
+    [
+        ("CartPole-v1", {"normalize_obs": True, "normalize_reward": True, "value_clip": 0.2}),
+        ("Pendulum-v1", {"entropy_coef": 0.01, "clip": 0.05, "clip_schedule": "linear"}),
+    ],
+)
+def test_the_same_training_as_on_the_cpu(env: str, options: dict[str, Any]) -> None:
+    card, host = ppo_on("cuda", env, **options), ppo_on("cpu", env, **options)
+    assert card.engine.name == host.engine.name == "eager"
+    watches = Watch(), Watch()
+    for ppo, watch in zip((card, host), watches, strict=True):
+        ppo.learn(2 * ROLLOUT, watch)
+    for ours, theirs in zip(watches[0].metrics, watches[1].metrics, strict=True):
+        for name in set(ours) - set(CLOCKS):
+            assert ours[name] == pytest.approx(theirs[name], rel=2e-3, abs=2e-5), name
+    for ours, theirs in zip(watches[0].episodes, watches[1].episodes, strict=True):
+        for a, b in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4)
+    torch.testing.assert_close(weights(card), weights(host), rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(card.recent, host.recent, rtol=1e-4)
+    assert all(seconds > 0 for seconds in card.timings)
+
+
+def test_the_rollout_is_that_of_the_cpu_engine() -> None:
+    card, host = ppo_on("cuda"), ppo_on("reference")
+    for ppo in (card, host):
+        ppo.engine.collect(0, 0)
+        ppo.engine.advantages()
+    for name in ("obs", "action", "reward", "terminated", "truncated"):
+        assert np.array_equal(getattr(card.engine.buffer, name), getattr(host.engine.buffer, name))
+    for name in ("log_prob", "value", "last_value", "final_value", "advantage", "target"):
+        ours, theirs = (getattr(ppo.engine.buffer, name) for ppo in (card, host))
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_a_target_kl_ends_the_update_and_freezes_everything() -> None:
+    # In the first epoch the policy is still the one that collected.
+    one, whole = ppo_on("cuda", epochs=2), ppo_on("cuda", epochs=4, target_kl=1e-9)
+    for ppo in (one, whole):
+        ppo.learn(ROLLOUT)
+    assert torch.equal(weights(one), weights(whole))
+    assert torch.equal(one.optimizer.exp_avg, whole.optimizer.exp_avg)
+    assert one.optimizer.count == whole.optimizer.count == 2
+    far = ppo_on("cuda", epochs=4, target_kl=1e9)
+    watch = Watch()
+    far.learn(ROLLOUT, watch)
+    assert watch.metrics[0]["epochs"] == 4
+    assert far.optimizer.count == 4
+
+
+def test_minibatches_of_different_sizes() -> None:
+    ppo = ppo_on("cuda", minibatches=5)
+    ppo.learn(ROLLOUT)
+    assert ppo.optimizer.count == 10
+    seen = torch.cat([ppo.engine._orders[0]]).sort().values
+    assert torch.equal(seen, torch.arange(ROLLOUT, dtype=torch.int32))
+
+
+@pytest.mark.parametrize("backend", ["cuda", "cpu"])
+def test_save_and_go_on_anywhere(tmp_path: Any, backend: str) -> None:
+    options = {"normalize_obs": True, "normalize_reward": True}
+    whole, half = ppo_on("cuda", **options), ppo_on("cuda", **options)
+    whole.learn(2 * ROLLOUT)
+    half.learn(ROLLOUT)
+    half.config = half.config.replaced({"run.total_steps": 2 * ROLLOUT})
+    half.save(tmp_path)
+    batch = operant.make(
+        "CartPole-v1",
+        ENVS,
+        backend=backend,
+        autoreset_mode="SameStep",
+        copy=False,
+        max_episode_steps=5,
+    )
+    loaded = PPO.load(tmp_path, batch, device="cpu", backend=backend)
+    loaded.engine.collect(1, STEPS)
+    half.engine.collect(1, STEPS)
+    assert np.array_equal(loaded.engine.buffer.action, half.engine.buffer.action)
+    assert np.array_equal(loaded.engine.buffer.reward, half.engine.buffer.reward)
+
+
+def test_bad_numbers_are_found_and_undone() -> None:
+    class Spoil(Callback):
+        def on_rollout(self, ppo: PPO, buffer: Any) -> None:
+            buffer.advantage.fill_(0)
+
+        def on_update(self, ppo: PPO, metrics: dict[str, float]) -> None:
+            with torch.no_grad():
+                ppo.policy.critic_head.bias.fill_(float("inf"))
+
+    ppo = ppo_on("cuda")
+    with pytest.raises(NonFiniteError, match=r"iteration 1: the value of environment 0"):
+        ppo.learn(3 * ROLLOUT, Spoil())
+    assert ppo.optimizer.count == 2
+
+
+@pytest.mark.parametrize("name", ["Doors", "Knobs", "Switches", "Push", "Arm"])
+def test_every_kind_of_space(tasks: dict[str, type[operant.Env]], name: str) -> None:
+    card, host = (ppo_on(backend, tasks[name], epochs=1) for backend in ("cuda", "reference"))
+    for ppo in (card, host):
+        ppo.learn(ROLLOUT)
+    assert np.array_equal(card.engine.buffer.obs, host.engine.buffer.obs)
+    assert np.array_equal(card.engine.buffer.action, host.engine.buffer.action)
+    torch.testing.assert_close(weights(card), weights(host), rtol=1e-3, atol=1e-5)
+
+
+class Gates(operant.Env):
+    """Which of five gates are open depends on the state."""
+
+    class State(NamedTuple):
+        x: float
+
+    observation_space = Box(0.0, 1.0, (1,))
+    action_space = Discrete(5)
+
+    def reset(random: Any) -> Any:
+        return Gates.State(random[0])
+
+    def step(state: Any, action: Any, random: Any) -> Any:
+        return Gates.State(random[1]), to_float(action), random[2] > 0.9
+
+    def observe(state: Any) -> Any:
+        return (state.x,)
+
+    def action_mask(state: Any) -> Any:
+        return tuple((state.x < 0.2 * k + 0.3) & (state.x > 0.2 * k - 0.3) for k in range(5))
+
+
+def test_masks_reach_the_card() -> None:
+    card, host = ppo_on("cuda", Gates), ppo_on("cpu", Gates)
+    for ppo in (card, host):
+        ppo.learn(ROLLOUT)
+    mask = card.engine.buffer.action_mask[:STEPS]
+    assert 0 < mask.float().mean() < 1
+    assert mask.gather(-1, card.engine.buffer.action.unsqueeze(-1)).all()
+    assert np.array_equal(card.engine.buffer.action, host.engine.buffer.action)
+    assert np.array_equal(mask, host.engine.buffer.action_mask)
+    torch.testing.assert_close(weights(card), weights(host), rtol=1e-3, atol=1e-5)
+
+
+def test_the_graph_engine_needs_a_card() -> None:
+    ppo = ppo_on("cuda", engine="graph")
+    assert ppo.engine.name == "eager"
+    assert ppo.engine_reason == (
+        "the graph engine cannot do this job: it needs a card, and the policy is on cpu"
+    )
+
+
+# Kernels -------------------------------------------------------------------------------------
+@pytest.mark.parametrize("size", [1, 3, 4, 6])
+@pytest.mark.parametrize("seed", [0, 0x9234567890ABCDEF])
+def test_the_policys_numbers_are_those_of_the_cpu(size: int, seed: int) -> None:
+    from operant.ppo.kernels.triton.noise import fill_uniforms_triton
+    from operant.ppo.noise import fill_uniforms
+
+    ours, theirs = torch.empty(3, 37, size), np.empty((3, 37, size), np.float32)
+    for first in (0, 2**33 + 7):
+        fill_uniforms_triton(ours, seed, torch.tensor([first]))
+        fill_uniforms(theirs, seed, first)
+        assert np.array_equal(ours.numpy(), theirs)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 64, 1000, 4097])
+def test_orders_are_those_of_the_cpu(count: int) -> None:
+    from operant.ppo.kernels.numba.shuffle import bits_for, shuffle_keys, shuffled_place
+    from operant.ppo.kernels.triton.order import fill_orders
+
+    keys = shuffle_keys(11, 3, 2)
+    out = torch.empty(2, count, dtype=torch.int32)
+    fill_orders(out, torch.from_numpy(keys.view(np.int64)))
+    for epoch in range(2):
+        wanted = [shuffled_place(k, count, bits_for(count), keys[epoch]) for k in range(count)]
+        assert out[epoch].tolist() == wanted
+        assert sorted(wanted) == list(range(count))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 1.0])
+@pytest.mark.parametrize("most", [1, 5, 100])
+def test_the_last_episodes(share: float, most: int) -> None:
+    from operant.ppo.kernels.triton.episodes import last_episodes
+
+    random = np.random.default_rng(most)
+    ended = random.random((9, 130)) < share
+    cut = random.random(ended.shape) < 0.5
+    report = random.standard_normal((*ended.shape, 4)).astype(np.float32)
+    lengths = random.integers(1, 500, ended.shape).astype(np.int32)
+    report[..., 1] = lengths.view(np.float32)
+    out = torch.full((1 + 2 * most,), -1.0, dtype=torch.float64)
+    flags = (torch.from_numpy(ended & ~cut), torch.from_numpy(ended & cut))
+    last_episodes(*flags, torch.from_numpy(report), most, out)
+    count = min(most, int(ended.sum()))
+    assert out[0] == ended.sum()
+    assert out[1 : 1 + count].tolist() == report[..., 0][ended][::-1][:count].tolist()
+    assert out[1 + most : 1 + most + count].tolist() == lengths[ended][::-1][:count].tolist()
