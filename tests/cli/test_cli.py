@@ -100,7 +100,10 @@ def test_check_shows_where_a_definition_was_refused() -> None:
         (["check", "tests/broken_envs.py"], "name one: tests/broken_envs.py:Class"),
         (["bench", "env", "--env", "Nope-v9"], "unknown environment 'Nope-v9'"),
         (["bench", "env", "--peers", "pufferlib"], "unknown peer 'pufferlib'"),
-        (["bench", "env", "--backend", "tpu"], "backend must be 'auto', 'reference', 'cpu' or 'cuda'"),
+        (
+            ["bench", "env", "--backend", "tpu"],
+            "backend must be 'auto', 'reference', 'cpu' or 'cuda'",
+        ),
         (["bench", "env", "--workers", "100000"], "workers must be between 1 and"),
         (["bench", "env", "--num-envs", "0"], "--num-envs"),
         (["bench", "env", "--json", "/proc/nowhere/x.json", "--seconds", "0.001"], "cannot write"),

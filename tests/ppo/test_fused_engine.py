@@ -252,6 +252,32 @@ def test_weights_that_are_no_numbers(env: type[operant.Env], name: str) -> None:
     assert fused[0] == ("value" if name == "critic_head.bias" else by_actor)
 
 
+@pytest.mark.parametrize(("limit", "where"), [(9, "at step 4"), (5, "of the last observation")])
+def test_a_value_that_overflows_where_no_action_depends_on_it(limit: int, where: str) -> None:
+    """At the end of the rollout, or of an episode that is cut short; in an environment of the
+    second tile, which is a step ahead of the others."""
+
+    def spoil(ppo: PPO) -> None:
+        state = ppo.env.get_state()
+        given = {name: state[name] for name in ("state.count", "steps")}
+        for array in given.values():
+            array[67] = 1
+        ppo.env.set_state(given)
+        with torch.no_grad():
+            for parameter in ppo.policy.critic.parameters():
+                parameter.zero_()
+            ppo.policy.critic_head.weight.zero_()
+            ppo.policy.critic[0].weight[3, 0], ppo.policy.critic[0].bias[3] = 10.0, -40.0
+            ppo.policy.critic_head.weight[0, 3] = 3e38  # 0 up to count 4, then infinity
+
+    options = {"num_envs": 70, "num_steps": 4, "activation": "relu", "max_episode_steps": limit}
+    fused, eager = (error_of(Poison, engine, spoil, **options) for engine in ("fused", "eager"))
+    assert fused == eager
+    assert fused[:3] == ("value", 0, 67)
+    assert "inf" in fused[3]
+    assert where in fused[3]
+
+
 class Change(Callback):
     """Changes the rewards of the third rollout, and remembers the policy before it."""
 
@@ -261,7 +287,7 @@ class Change(Callback):
     def on_rollout(self, ppo: PPO, buffer: Any) -> None:
         if ppo.iteration == 2:
             self.before = {k: v.clone() for k, v in ppo.policy.state_dict().items()}
-            self.moments = ppo.optimizer.exp_avg.clone()
+            self.moments, self.count = ppo.optimizer.exp_avg.clone(), ppo.optimizer.count
             buffer.reward[3, 4] = self.reward
 
 
@@ -277,6 +303,7 @@ def test_a_bad_update_is_named_and_undone(tasks: Tasks, reward: float) -> None:
         for name, tensor in ppo.policy.state_dict().items():
             assert torch.equal(tensor, change.before[name]), name
         assert torch.equal(ppo.optimizer.exp_avg, change.moments)
+        assert ppo.optimizer.count == change.count > 0
     assert found[0] == found[1]
     assert found[0][:2] == ("loss", 2)
 
@@ -288,6 +315,7 @@ def test_a_gradient_too_large_is_named_and_undone(tasks: Tasks) -> None:
         ppo.learn(ROLLOUT)
     assert (error.value.what, error.value.env_index) == ("gradient", None)
     assert torch.equal(parameters(ppo), before)
+    assert ppo.optimizer.count == 0
 
 
 def test_without_the_guard_nothing_is_said() -> None:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box, Discrete
 
 import operant
 from operant.buffers.advantages import gae
+from operant.lang import to_float
 from operant.models import PPO
 from operant.models.actor_critic import ContinuousActorCritic
 from operant.ppo.job import Episodes
+from operant.ppo.kernels.numba import layout
+from operant.ppo.kernels.numba import table as words
 
 Tasks = dict[str, type[operant.Env]]
 DISCRETE = ("Turns", "Doors", "Knobs", "Switches")
@@ -239,6 +243,105 @@ def assert_same_states(one: Any, other: Any) -> None:
     ours, theirs = one.get_state(), other.get_state()
     for name in ours:
         np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
+
+
+class Dice(operant.Env):
+    """Ends by chance; returns are whole numbers, so that all backends agree on them to the bit."""
+
+    class State(NamedTuple):
+        count: int
+        luck: float
+
+    observation_space = Box(-np.inf, np.inf, (2,))
+    action_space = Discrete(3)
+
+    def reset(random: Any) -> Any:
+        return Dice.State(0, random[0])
+
+    def step(state: Any, action: Any, random: Any) -> Any:
+        return Dice.State(state.count + 1, random[0]), to_float(action) + 1.0, random[1] < 0.04
+
+    def observe(state: Any) -> Any:
+        return to_float(state.count), state.luck
+
+
+def tile_0_last(ppo: PPO, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the thread that claimed the first tile was not run before the others had finished."""
+    engine = ppo.engine
+    run, table = engine._run, engine._table
+
+    def otherwise(name: str, tile: int) -> None:
+        if name != "collect":
+            return run(name, tile)
+        unit, control, tiles = engine._units[name].ctypes, table.arrays["control"], 3
+        table.set(tile=tile)
+        for first, end in ((1, tiles), (0, 1)):
+            control[:] = 0
+            control[layout.TILES_CLAIMED] = first
+            table.set(env_tiles=end)
+            unit(0, table.address)
+        table.set(env_tiles=tiles)
+
+    assert table.words[words.ENV_TILES] == 3
+    monkeypatch.setattr(engine, "_run", otherwise)
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["in order", "tile 0 last"])
+@pytest.mark.parametrize(("limit", "steps"), [(1, 2), (2, 3), (3, 2), (5, 1), (5, 2)])
+def test_reports_of_steps_by_hand(
+    monkeypatch: pytest.MonkeyPatch, limit: int, steps: int, late: bool
+) -> None:
+    """Between rollouts: of every environment, and 0 where no episode ended. The twin was never
+    stepped otherwise, and by another backend."""
+    ppo = made("fused", Dice, num_envs=130, num_steps=steps, max_episode_steps=limit)
+    twin = operant.make(
+        Dice, 130, backend="reference", autoreset_mode="SameStep", max_episode_steps=limit
+    )
+    twin.set_state(ppo.env.get_state())
+    if late:
+        tile_0_last(ppo, monkeypatch)
+    random, ended = np.random.default_rng(0), []
+    for iteration in range(6):
+        episodes = ppo.engine.collect(iteration, iteration * steps)
+        found = {}
+        for t, action in enumerate(ppo.engine.buffer.arrays["action"]):
+            _, _, terminated, truncated, info = twin.step(action)
+            for i in np.flatnonzero(terminated | truncated):
+                found[t, i] = info["episode"]["r"][i], info["episode"]["l"][i]
+        places = zip(episodes.step, episodes.env_index, strict=True)
+        results = zip(episodes.returns, episodes.lengths, strict=True)
+        assert dict(zip(places, results, strict=True)) == found
+        for _ in range(1 + iteration % 2):
+            action = random.integers(0, 3, 130)
+            ours, theirs = (env.step(action)[4] for env in (ppo.env, twin))
+            assert ours.keys() == theirs.keys()
+            np.testing.assert_array_equal(ours["_episode"], theirs["_episode"])
+            for name in ("r", "l"):
+                np.testing.assert_array_equal(ours["episode"][name], theirs["episode"][name])
+            ended.append(theirs["_episode"].sum())
+    assert max(ended) > 64  # more than a tile has environments
+    assert min(ended) < 64 or limit == 1
+
+
+@pytest.mark.parametrize("engine", ["fused", "eager"])
+def test_a_step_counter_at_its_end(tasks: Tasks, engine: str) -> None:
+    """Without a time limit, 2**31 - 1 steps are one."""
+    endless = type("Endless", (tasks["Push"],), {"max_episode_steps": None})
+    ppo = made(engine, endless, num_envs=70)
+    for iteration, ahead in enumerate((3, 1, 2)):
+        state = ppo.env.get_state()
+        state["steps"] = np.full_like(state["steps"], 2**31 - 1 - ahead)
+        ppo.env.set_state(state)
+        episodes = ppo.engine.collect(iteration, iteration * STEPS)
+        buffer = ppo.engine.buffer
+        cut = buffer.arrays["truncated"] & ~buffer.arrays["terminated"]
+        assert (cut.sum(0) <= 1).all()
+        assert cut[ahead - 1].sum() == cut.sum() > 10
+        np.testing.assert_array_equal(buffer.final_place, np.flatnonzero(cut))
+        assert (episodes.lengths[episodes.truncated] == 2**31 - 1).all()
+        with torch.no_grad():
+            values = ppo.policy.value(torch.from_numpy(buffer.final_obs))
+        close(buffer.arrays["final_value"][cut], values)
 
 
 # Advantages ---------------------------------------------------------------------------------------

@@ -69,6 +69,29 @@ def hooked_before(policy: ActorCritic) -> None:
     policy.critic_head.register_forward_pre_hook(lambda module, inputs: inputs)
 
 
+def hooked_parameter(policy: ActorCritic) -> None:
+    policy.actor[0].weight.register_hook(lambda gradient: 0 * gradient)
+
+
+def hooked_backward(policy: ActorCritic) -> None:
+    policy.actor[2].register_full_backward_hook(lambda module, inputs, outputs: None)
+
+
+def hooked_before_backward(policy: ActorCritic) -> None:
+    policy.critic_head.register_full_backward_pre_hook(lambda module, outputs: outputs)
+
+
+def patched(name: str, where: str = "") -> Callable[[ActorCritic], None]:
+    """A change that replaces a method of one object."""
+
+    def change(policy: ActorCritic) -> None:
+        module = policy.get_submodule(where)
+        method = getattr(module, name)
+        setattr(module, name, lambda *args: method(*args))
+
+    return change
+
+
 # What a job is, and a word of the reason.
 POLICIES = {
     "a subclass": (lambda env: network(env, Own), "not Own"),
@@ -107,6 +130,14 @@ POLICIES = {
     ),
     "a hook": (changed(hooked), "hooks"),
     "a hook before": (changed(hooked_before), "hooks"),
+    "a hook of a parameter": (changed(hooked_parameter), "hooks"),
+    "a hook of the backward pass": (changed(hooked_backward), "hooks"),
+    "a hook before the backward pass": (changed(hooked_before_backward), "hooks"),
+    "another forward": (changed(patched("forward")), "replaced"),
+    "another forward of a layer": (changed(patched("forward", "actor.2")), "replaced"),
+    "another head": (changed(patched("_head")), "replaced"),
+    "another value": (changed(patched("value")), "replaced"),
+    "other inputs": (changed(patched("_inputs")), "replaced"),
     "weights that are not contiguous": (
         changed(lambda policy: setattr(policy.actor[2].weight, "data", torch.zeros(8, 8).t())),
         "contiguous",

@@ -29,8 +29,8 @@ _INFIX = {
 }
 _CALLS = {
     "divide": "tl.div_rn",
-    "floor": "tl.floor",
-    "ceil": "tl.ceil",
+    "floor": "floor",
+    "ceil": "ceil",
     "sqrt": "tl.sqrt_rn",
     "abs": "tl.abs",
     "where": "tl.where",
@@ -53,7 +53,7 @@ def program_source(
     lines, outputs = print_program(_expression, program, values, prefix)
     return lines, [
         f"tl.full([BLOCK], {text}, {TYPES[program.nodes[index].dtype]})"
-        if program.nodes[index].op == "constant"
+        if program.nodes[index].op == "constant" and text != "minus_zero()"
         else f"tl.broadcast_to({text}, [BLOCK])"
         for index, text in zip(program.outputs, outputs, strict=True)
     ]
@@ -67,14 +67,15 @@ def word_source(word: str) -> str:
 def _expression(program: Program, node: Node, args: list[str], suffix: str) -> str:
     given = [program.nodes[arg] for arg in node.args]
     if given and all(arg.op == "constant" for arg in given):
-        args = [f"tl.full([], {args[0]}, {TYPES[given[0].dtype]})", *args[1:]]
+        args = [_made(args[0], given[0].dtype), *args[1:]]
     match node.op:
         case "constant":
             return _constant(node)
         case "minimum" | "maximum":
             return _extremum(node, given, args)
         case "negative":
-            return f"(-{args[0]})"
+            # Triton's own minus is 0 - x, which loses the sign of zero.
+            return f"({args[0]} * -1.0)" if node.dtype == FLOAT else f"(-{args[0]})"
         case "not":
             return f"(~{args[0]})"
         case op if op in _INFIX:
@@ -84,10 +85,17 @@ def _expression(program: Program, node: Node, args: list[str], suffix: str) -> s
         case op if op in COMPOSED:
             return f"{op}{suffix}({', '.join(args)})"
         case "where" if all(arg.op == "constant" for arg in given[1:]):
-            args = [args[0], f"tl.full([], {args[1]}, {TYPES[node.dtype]})", args[2]]
+            args = [args[0], _made(args[1], node.dtype), args[2]]
             return f"tl.where({', '.join(args)})"
         case op:
             return f"{_CALLS[op]}({', '.join(args)})"
+
+
+def _made(constant: str, dtype: str) -> str:
+    """A constant as a value of its own."""
+    if constant == "minus_zero()":
+        return constant
+    return f"tl.full([], {constant}, {TYPES[dtype]})"
 
 
 def _extremum(node: Node, given: list[Node], args: list[str]) -> str:
@@ -103,4 +111,6 @@ def _constant(node: Node) -> str:
     if node.dtype != FLOAT:
         return str(node.value)
     text = repr(float(node.value))  # type: ignore[arg-type]
+    if text == "-0.0":
+        return "minus_zero()"
     return f'float("{text}")' if text.strip("-") in ("inf", "nan") else text

@@ -9,13 +9,33 @@ import triton.language as tl
 @triton.jit
 def minimum(a, b):
     """The smaller of two; NaN if either is."""
-    return tl.where((a < b) | (a != a), a, b)
+    return tl.where(a < b, a, tl.where(a != a, a, b))
 
 
 @triton.jit
 def maximum(a, b):
     """The larger of two; NaN if either is."""
-    return tl.where((a > b) | (a != a), a, b)
+    return tl.where(a > b, a, tl.where(a != a, a, b))
+
+
+@triton.jit
+def floor(x):
+    """The largest whole number not above `x`; the card's own takes the tiniest numbers for 0."""
+    found = tl.floor(x)
+    return tl.where(found > x, found - 1.0, found)
+
+
+@triton.jit
+def ceil(x):
+    """The smallest whole number not below `x`."""
+    found = tl.ceil(x)
+    return tl.where(found < x, found + 1.0, found)
+
+
+@triton.jit
+def minus_zero():
+    """-0.0, which a literal is not."""
+    return tl.full([], -2147483648, tl.int32).to(tl.float32, bitcast=True)
 
 
 @triton.jit

@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 from abc import abstractmethod
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
@@ -65,10 +67,18 @@ class BaseVecEnv(VectorEnv[Any, Any, Any]):
         }
         self.single_observation_space = self.rules.observation.space
         self.single_action_space = self.rules.action.space
-        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
-        self.action_space = batch_space(self.single_action_space, self.num_envs)
         self._was_reset = False
         self._reports_episodes = True
+
+    @cached_property
+    def observation_space(self) -> spaces.Space[Any]:  # type: ignore[override]
+        """Of the whole batch. Made when it is asked for: it has arrays as large as the batch."""
+        return batch_space(self.single_observation_space, self.num_envs)
+
+    @cached_property
+    def action_space(self) -> spaces.Space[Any]:  # type: ignore[override]
+        """Of the whole batch."""
+        return batch_space(self.single_action_space, self.num_envs)
 
     @abstractmethod
     def get_state(self) -> dict[str, np.ndarray]:

@@ -8,7 +8,7 @@ environment (`operant.vector.triton_source`), compiled by Triton and cached by i
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from types import ModuleType
@@ -87,26 +87,20 @@ class Results(NamedTuple):
         )
 
 
-class Lazy(dict[str, Any]):
-    """A dict whose values are functions, called when a value is first looked at."""
+class Lazy(Mapping[str, Any]):
+    """A mapping whose values are made each time they are looked at."""
+
+    def __init__(self, makers: Mapping[str, Callable[[], Any]]) -> None:
+        self._makers = makers
 
     def __getitem__(self, key: str) -> Any:
-        value = super().__getitem__(key)
-        if callable(value):
-            value = self[key] = value()
-        return value
+        return self._makers[key]()
 
-    def get(self, key: str, default: Any = None) -> Any:
-        """The value, or `default` where there is none."""
-        return self[key] if dict.__contains__(self, key) else default
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
 
-    def values(self) -> Any:
-        """All values."""
-        return [self[key] for key in self]
-
-    def items(self) -> Any:
-        """All keys and values."""
-        return [(key, self[key]) for key in self]
+    def __len__(self) -> int:
+        return len(self._makers)
 
 
 class CudaVecEnv(BaseVecEnv):
@@ -311,6 +305,8 @@ class CudaVecEnv(BaseVecEnv):
             missing = ", ".join(sorted(set(tensors) - set(given)))
             raise ValueError(f"the state lacks {missing}; to set a part, reset() first")
         arrays = checked_state(self._read(), given)
+        if not self._was_reset:
+            self._run("reset", self._own, chosen=self._everyone)  # sets the clocks
         for name, array in arrays.items():
             if name in _STATE_DTYPES:
                 array = array.view(np.int64 if array.itemsize == 8 else np.int32)
@@ -346,10 +342,10 @@ class CudaVecEnv(BaseVecEnv):
             "l": lambda: torch.where(ended, rows["length"], 0),
             "t": lambda: torch.where(ended, rows["seconds"].view(torch.float32), 0.0),
         }
-        episode: dict[str, Any] = Lazy(makers)
+        episode: Mapping[str, Any] = Lazy(makers)
         if self.copy:
-            episode, ended = dict(episode.items()), ended.clone()
-        info = {"episode": episode, "_episode": ended}
+            episode, ended = dict(episode), ended.clone()
+        info: dict[str, Any] = {"episode": episode, "_episode": ended}
         if self.autoreset_mode == AutoresetMode.SAME_STEP:
             info["final_obs"], info["_final_obs"] = self._hand_out(own.final_obs), ended
         return info
@@ -421,7 +417,7 @@ class CudaVecEnv(BaseVecEnv):
                 f"environments; got shape {tuple(actions.shape)}"
             )
         if layout.dtype == INT:
-            if actions.is_floating_point() or actions.dtype in (torch.bool, torch.complex64):
+            if actions.is_floating_point() or actions.is_complex() or actions.dtype == torch.bool:
                 raise TypeError(f"actions of {layout.space} must be integers, got {actions.dtype}")
             wanted = actions.dtype if actions.dtype == torch.int32 else torch.int64
         else:

@@ -28,9 +28,12 @@ import triton
 import triton.language as tl
 
 from operant.lang.triton_words import (
+    ceil,
+    floor,
     floor_divide,
     maximum,
     minimum,
+    minus_zero,
     mod,
     seconds,
     ticks,
@@ -100,7 +103,7 @@ def _pointers(rules: Rules) -> list[str]:
 def _parameters(rules: Rules, *programs: Program | None) -> list[str]:
     named = {name for program in programs if program for name in program.inputs}
     return [
-        f"p_{name} = tl.load(constants + {k})"
+        f"p_{name} = tl.broadcast_to(tl.load(constants + {k}), [BLOCK])"
         for k, name in enumerate(rules.float_params)
         if f"p_{name}" in named
     ]

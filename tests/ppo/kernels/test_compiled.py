@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,8 +68,8 @@ def changed(monkeypatch: pytest.MonkeyPatch, file: str) -> None:
     def bytes_of(self: Path) -> bytes:
         return read_bytes(self) + (end.encode() if self == ROOT / file else b"")
 
-    def text_of(self: Path) -> str:
-        return read_text(self) + (end if self == ROOT / file else "")
+    def text_of(self: Path, *options: Any, **more: Any) -> str:
+        return read_text(self, *options, **more) + (end if self == ROOT / file else "")
 
     monkeypatch.setattr(Path, "read_bytes", bytes_of)
     monkeypatch.setattr(Path, "read_text", text_of)
@@ -91,7 +92,7 @@ def test_another_text_has_another_fingerprint(monkeypatch: pytest.MonkeyPatch, f
 
 @pytest.mark.parametrize("unit", ["forward", "collect"])
 def test_another_fingerprint_is_another_file(monkeypatch: pytest.MonkeyPatch, unit: str) -> None:
-    """So that Numba, which looks at the unit's own file alone, does not find what is out of date"""
+    """So that Numba, which looks at a unit's own file alone, finds nothing that is out of date."""
     before = module_path(*compiled._source(unit))
     assert module_path(*compiled._source(unit)) == before
     changed(monkeypatch, "lang/intrinsics.py")

@@ -1,0 +1,179 @@
+"""Kernels compile for cards that this machine does not have, and round as NumPy does."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SCRIPT = '''
+import json, sys
+from typing import NamedTuple
+
+import numpy as np
+import triton
+from gymnasium.spaces import MultiBinary, MultiDiscrete
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+import operant
+from operant.buffers import triton_scans
+from operant.envs.registry import get_env
+from operant.envs.rules import Rules
+from operant.lang import abs, atan2, randint, to_float, where
+from operant.vector.triton import launch_options, load_kernels
+
+
+class Own(operant.Env):
+    """All kinds of fields, draws in the step, a mask, parameters that meet each other."""
+
+    class Params(NamedTuple):
+        low: float = 0.5
+        high: float = 2.0
+
+    class State(NamedTuple):
+        place: int
+        energy: float
+        lucky: bool
+
+    observation_space = MultiDiscrete([9, 9, 9, 9, 9, 9, 9, 9, 9, 2])
+    action_space = MultiDiscrete([4, 2], start=[-2, 0])
+    random_numbers = 5
+
+    def reset(random, params):
+        return Own.State(randint(random[0], 9), params.low * random[4], random[1] < 0.5)
+
+    def step(state, action, random, params):
+        place = (state.place + action[0] * action[1]) % 9
+        energy = atan2(state.energy + random[4], 0.5) - where(state.lucky, 0.1, -random[0])
+        after = Own.State(place, energy, random[1] < 0.5)
+        over = (params.low < params.high) & (place == 0) | (abs(energy) > params.high)
+        return after, where(over, 1.0, -1.0), over
+
+    def observe(state):
+        return (*[(state.place + k) // (k + 1) for k in range(9)], where(state.lucky, 1, 0))
+
+    def action_mask(state):
+        return (True, state.place < 3, state.place > 2, True, state.lucky, ~state.lucky)
+
+
+POINTERS = {"ints": "i32", "flags": "i1", "records": "i32", "bad": "i32"}
+POINTERS |= {name: "i1" for name in ("terminated", "truncated", "action_mask", "chosen")}
+NUMBERS = {"num_envs": "i32", "stride": "i32", "max_steps": "i32", "host_us": "i64", "envs": "i32"}
+NUMBERS |= {"gamma": "fp32", "gae_lambda": "fp32"}
+
+
+def compiled(kernel, arch, given, pointers=POINTERS):
+    """Compile with what a launch is given: values of the kernel's constants, and options."""
+    names = kernel.arg_names
+    constants = {name: value for name, value in given.items() if name in names}
+    signature = {
+        name: "constexpr"
+        if name in constants
+        else NUMBERS.get(name) or "*" + pointers.get(name, "fp32")
+        for name in names
+    }
+    aligned = {
+        (k,): [["tt.divisibility", 16]]
+        for k, name in enumerate(names)
+        if signature[name].startswith("*")
+    }
+    source = ASTSource(
+        fn=kernel,
+        signature=signature,
+        constexprs={(names.index(name),): value for name, value in constants.items()},
+        attrs=aligned,
+    )
+    options = {name: value for name, value in given.items() if name not in names}
+    return triton.compile(source, target=GPUTarget("cuda", arch, 32), options=options).asm
+
+
+def kernels(rules, arch, modes):
+    """Names and assembly of the kernels of one environment; mode 1 for large batches."""
+    module = load_kernels(rules)
+    ints = "i64" if rules.observation.dtype == "int" else "fp32"
+    pointers = POINTERS | {"obs": ints, "final_obs": ints}
+    wide = "i64" if arch == 90 else "i32"
+    pointers["action"] = wide if rules.action.dtype == "int" else "fp32"
+    small, large = ({"WIDE": False, **launch_options(rules, n)} for n in (64, 10**6))
+    clock = {"HOST_CLOCK": False}
+    for mode in modes:
+        step = {"STEPS": 1 + 3 * (mode == 2), "MODE": mode, "BRANCH": mode == 1, **clock}
+        step |= {"REPORT": mode != 1, "OVERLAP": arch >= 90, "launch_pdl": arch >= 90}
+        given = (large if mode == 1 else small) | step
+        yield f"step {mode}", compiled(module.step, arch, given, pointers)
+    yield "reset", compiled(module.reset, arch, small | clock, pointers)
+    yield "observe", compiled(module.observe, arch, large, pointers)
+
+
+def report(env, arch, name, asm):
+    ptx = asm["ptx"]
+    words = ("fma.rn", "div.full", "sqrt.approx", "griddepcontrol", "globaltimer")
+    line = {"env": env, "arch": arch, "kernel": name, "cubin": len(asm["cubin"])}
+    line["target"] = ptx.partition(".target ")[2].split()[0].rstrip(",")
+    print(json.dumps(line | {word: ptx.count(word) for word in words}))
+
+
+for env, arch, modes in json.loads(sys.argv[1]):
+    if env == "scans":
+        block = {"STEPS": 16, **triton_scans._block(64)}
+        for name in ("_gae", "_discounted"):
+            report(env, arch, name, compiled(getattr(triton_scans, name), arch, block))
+        continue
+    rules = Rules.of(Own if env == "Own" else get_env(env))
+    for name, asm in kernels(rules, arch, modes):
+        report(env, arch, name, asm)
+'''
+JOBS = [
+    *[(env, 90, (0, 1, 2)) for env in ("CartPole-v1", "Own")],
+    *[("MountainCar-v0", 90, (1,)), ("MountainCarContinuous-v0", 90, (2,))],
+    *[("Pendulum-v1", 90, (2,)), ("Acrobot-v1", 90, (0,))],
+    *[(env, arch, (1,)) for env in ("CartPole-v1", "Own") for arch in (80, 100)],
+    *[("scans", arch, ()) for arch in (80, 90, 100)],
+]
+TARGETS = {80: "sm_80", 90: "sm_90a", 100: "sm_100a"}
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What one process without the interpreter says of every kernel it compiled."""
+    pytest.importorskip("triton")
+    path = Path(tmp_path_factory.mktemp("compile")) / "compile_kernels.py"
+    path.write_text(SCRIPT)
+    environ = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
+    done = subprocess.run(
+        [sys.executable, str(path), json.dumps(JOBS)], env=environ, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-5000:]
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_every_kernel_is_compiled_for_its_card(compiled: list[dict[str, Any]]) -> None:
+    steps = sum(len(modes) for env, _, modes in JOBS)
+    assert len(compiled) == steps + 2 * len(JOBS)
+    for kernel in compiled:
+        assert kernel["target"] == TARGETS[kernel["arch"]], kernel
+        assert kernel["cubin"] > 1000, kernel
+
+
+def test_nothing_is_fused_or_approximate(compiled: list[dict[str, Any]]) -> None:
+    for kernel in compiled:
+        assert kernel["div.full"] == kernel["sqrt.approx"] == 0, kernel
+        assert kernel["fma.rn"] == 0, kernel
+
+
+def test_steps_overlap_where_cards_can(compiled: list[dict[str, Any]]) -> None:
+    for kernel in compiled:
+        step = kernel["kernel"].startswith("step") and kernel["arch"] >= 90
+        assert kernel["griddepcontrol"] == (2 if step else 0), kernel
+
+
+def test_the_cards_clock_is_read(compiled: list[dict[str, Any]]) -> None:
+    for kernel in compiled:
+        timed = kernel["env"] != "scans" and kernel["kernel"] != "observe"
+        assert (kernel["globaltimer"] > 0) == timed, kernel
