@@ -46,7 +46,7 @@ def test_replaying_is_running(env: str, options: dict[str, Any]) -> None:
     for ppo in (graph, eager):
         ppo.learn(4 * ROLLOUT)
     torch.testing.assert_close(weights(graph), weights(eager), rtol=1e-4, atol=1e-5)
-    assert graph.mean_return == pytest.approx(eager.mean_return, rel=1e-3)
+    assert graph.mean_return == pytest.approx(eager.mean_return, rel=1e-3, nan_ok=True)
     assert graph.episodes == eager.episodes
     assert all(part > 0 for part in graph.timings)
 
@@ -100,8 +100,9 @@ def test_weights_changed_in_place_and_replaced() -> None:
     for parameter in ppo.policy.parameters():
         parameter.data = parameter.data.clone()
     ppo.engine.collect(0, 0)
-    assert torch.equal(ppo.policy.value(ppo.engine.buffer.obs[0]), ppo.engine.buffer.value[0])
-    assert before.shape == ppo.engine.buffer.value.shape
+    now = ppo.policy.value(ppo.engine.buffer.obs[0])
+    torch.testing.assert_close(now, ppo.engine.buffer.value[0], rtol=1e-4, atol=1e-5)
+    assert not torch.equal(before, ppo.engine.buffer.value)  # the environments went on
 
 
 class Own(nn.Module):
@@ -109,6 +110,7 @@ class Own(nn.Module):
 
     def __init__(self, curious: bool = False) -> None:
         super().__init__()
+        torch.manual_seed(1)
         self.body, self.head = nn.Linear(4, 32), nn.Linear(32, 2)
         self.value = nn.Linear(32, 1)
         self.curious = curious

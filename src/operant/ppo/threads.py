@@ -9,8 +9,9 @@ of a minibatch go to threads of ours instead. They meet once a minibatch.
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
@@ -68,27 +69,55 @@ class Threads:
             for k, item in left:
                 results[k] = function(item)
 
-        others: list[Future[None]] = []
+        crowd = _Crowd()
         try:
             for _ in range(min(self._others, len(items) - 1)):
-                others.append(self._pool.submit(work))
+                self._pool.submit(crowd.join, work)
             work()
         finally:
-            _wait_for(others)
-        for other in others:
-            other.result()
+            crowd.wait()
+        if crowd.errors:
+            raise crowd.errors[0]
         return results  # type: ignore[return-value]
 
 
-def _wait_for(futures: list[Future[None]]) -> None:
-    """Wait until all are done, whatever is raised meanwhile: what they work on must not be used by
-    anyone else before. Ctrl-C is raised afterwards."""
-    interrupted: KeyboardInterrupt | None = None
-    while True:
+class _Crowd:
+    """Threads that help with something, and whoever has to know that none of them still does.
+
+    They sign in themselves: Ctrl-C may fall between starting a thread and noting that it was.
+    """
+
+    def __init__(self) -> None:
+        self.errors: list[BaseException] = []
+        self._change = threading.Condition()
+        self._inside, self._over = 0, False
+
+    def join(self, work: Callable[[], None]) -> None:
+        """Help, unless it is over already."""
+        with self._change:
+            if self._over:
+                return
+            self._inside += 1
         try:
-            wait(futures)
-            break
-        except KeyboardInterrupt as error:
-            interrupted = error
-    if interrupted is not None:
-        raise interrupted
+            work()
+        except BaseException as error:
+            self.errors.append(error)
+        finally:
+            with self._change:
+                self._inside -= 1
+                self._change.notify_all()
+
+    def wait(self) -> None:
+        """Return when nobody helps, or will. Ctrl-C is raised afterwards: what they
+        work on must not be used by anyone else before."""
+        interrupted: KeyboardInterrupt | None = None
+        while True:
+            try:
+                with self._change:
+                    self._over = True
+                    self._change.wait_for(lambda: self._inside == 0)
+                break
+            except KeyboardInterrupt as error:
+                interrupted = error
+        if interrupted is not None:
+            raise interrupted

@@ -301,11 +301,11 @@ class FusedEngine(BaseEngine):
         for parameter in found:
             piece = known[id(parameter)]
             good = parameter.dtype == torch.float32 and parameter.device.type == "cpu"
-            if not good or parameter.numel() != piece.rows * piece.columns:
+            if not good or tuple(parameter.shape) != piece.shape:
                 raise ValueError(
                     f"a parameter of the policy is now {parameter.dtype} of shape "
                     f"{tuple(parameter.shape)} on {parameter.device}; the fused engine was made "
-                    f"for float32 with {piece.rows * piece.columns} numbers on the CPU"
+                    f"for float32 of shape {piece.shape} on the CPU"
                 )
             if not parameter.requires_grad:
                 raise ValueError(

@@ -54,8 +54,9 @@ def why_not_hooks(policy: nn.Module) -> str | None:
         hooks = (module._forward_hooks, module._forward_pre_hooks)
         if any(hooks) or module._backward_hooks or module._backward_pre_hooks:
             return "it does not call the policy's hooks"
-        if "forward" in vars(module) or "_head" in vars(module):
-            return f"it does not call a forward() that was replaced in {type(module).__name__}"
+        replaced = {"forward", "head", "value", "_head", "_inputs"} & set(vars(module))
+        if replaced:
+            return f"it does not call {replaced.pop()}() that was replaced in the policy"
     for parameter in policy.parameters():
         if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
             return "it does not call the hooks of parameters"

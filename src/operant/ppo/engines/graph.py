@@ -150,6 +150,8 @@ def _compiled(function: Callable[..., Any], level: str) -> Callable[..., Any]:
 
 
 def _first_line(error: BaseException) -> str:
+    while error.__context__ is not None:  # what came first: a capture that failed fails again
+        error = error.__context__
     return str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
 
 

@@ -66,6 +66,12 @@ class Piece:
     copy: int = -1
     copy_width: int = 0
     copy_panelled: bool = False
+    is_matrix: bool = True
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the parameter: a matrix, or a vector."""
+        return (self.rows, self.columns) if self.is_matrix else (self.columns,)
 
     def record(self) -> list[int]:
         """As kernels read it; the address is up to date only now."""
@@ -203,7 +209,8 @@ class Plan:
         return width
 
     def _add_row(self, parameter: torch.Tensor, copy: int, gradient: int) -> None:
-        self.pieces.append(Piece(parameter, 1, parameter.numel(), gradient, 0, copy=copy))
+        row = Piece(parameter, 1, parameter.numel(), gradient, 0, copy=copy, is_matrix=False)
+        self.pieces.append(row)
 
 
 def activation_name(policy: ActorCritic) -> str:
