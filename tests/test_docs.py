@@ -70,3 +70,11 @@ def test_the_training_example_runs(monkeypatch, capsys) -> None:
     monkeypatch.syspath_prepend(ROOT / "examples")
     importlib.import_module("train_lander").main(total_steps=2_000)
     assert "a soft landing is worth 10" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("interpreter")
+def test_the_torch_loop_runs(monkeypatch, capsys) -> None:
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    monkeypatch.setattr("sys.argv", ["torch_loop.py", "--num-envs", "16", "--steps", "12"])
+    importlib.import_module("torch_loop").main()
+    assert "episodes, mean return" in capsys.readouterr().out

@@ -146,3 +146,34 @@ def test_backend_auto_without_numba(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="pip install numba"):
         operant.make("CartPole-v1", backend="cpu")
     assert backends.available_backends() == ["reference"]
+
+
+def test_a_home_that_cannot_be_written_to_is_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPERANT_HOME", str(tmp_path))
+    path = generated._write_once("kernel.py", "x = 1\n")
+    compiled = path.parent / "__pycache__" / "kernel.f-1.py311.nbi"
+    compiled.parent.mkdir()
+    compiled.write_bytes(b"machine code")
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setattr(generated.tempfile, "tempdir", str(temporary))
+    monkeypatch.setattr(generated.os, "access", lambda folder, mode: folder != path.parent)
+    copied = generated._write_once("kernel.py", "x = 1\n")
+    assert copied.is_relative_to(temporary)
+    assert copied.stat().st_mtime_ns == path.stat().st_mtime_ns
+    assert (copied.parent / "__pycache__" / compiled.name).read_bytes() == b"machine code"
+
+
+def test_a_temporary_folder_of_someone_elses_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setenv("OPERANT_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr(generated.tempfile, "tempdir", str(tmp_path))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / f"operant-{os.getuid()}").symlink_to(elsewhere)
+    with pytest.raises(OSError, match="cannot write compiled kernels"):
+        generated._write_once("kernel.py", "x = 1\n")

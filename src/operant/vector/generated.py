@@ -49,9 +49,11 @@ def _write_once(filename: str, source: str) -> Path:
         path = folder / filename
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            if not _is_ours(folder):
+            if not os.access(folder, os.W_OK):
                 continue
             if folder != home:
+                if not _is_ours(folder):
+                    continue
                 _adopt(home, filename, source, folder)
             if path.exists() and path.read_text() == source:
                 return path
@@ -65,11 +67,9 @@ def _write_once(filename: str, source: str) -> Path:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether we may write to a folder, and nobody else put it there: what it holds is run."""
+    """Whether nobody else put a folder there where all may write: what it holds is run."""
     state = folder.lstat()
-    return (
-        stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid() and os.access(folder, os.W_OK)
-    )
+    return stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid()
 
 
 def _adopt(home: Path, filename: str, source: str, folder: Path) -> None:
