@@ -78,6 +78,8 @@ def test_records_are_flat_and_complete(measured: Any) -> None:
         "hidden": [8],
         "activation": "tanh",
         "threads": 1,
+        "precision": "auto",
+        "compile": "max",
         "sps": 100,
         "sps_min": 90,
         "sps_max": 400,

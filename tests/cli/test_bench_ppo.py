@@ -59,13 +59,15 @@ def test_table_has_a_column_for_each_peer(capsys: pytest.CaptureFixture[str]) ->
     from operant.cli.bench_ppo import _print_table
 
     row = {"env": "CartPole-v1", "num_envs": 8, "threads": 2, "sps_min": 90, "sps_max": 110}
-    ours = {"system": "operant", "engine": "eager", "gflops": 41.6, "sps": 100}
+    ours = {"system": "operant", "engine": "graph", "gflops": 41.6, "sps": 100}
     peer = {"system": "sb3", "engine": "sync", "gflops": None, "sps": 40}
+    ours["precision"], peer["precision"] = "bf16", None
     ours |= {"collect_share": 0.1, "advantages_share": 0.02, "update_share": 0.88}
     peer |= dict.fromkeys(("collect_share", "advantages_share", "update_share"))
     _print_table([row | ours | {"ratio_to": {"sb3": 2.5}}, row | peer | {"ratio_to": {}}])
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[0][-2:] == ["x", "sb3"]
+    assert lines[1][:3] == ["operant", "graph", "bf16"]
     assert lines[1][-5:] == ["10%", "42", "10/2/88", "%", "2.50"]
     assert lines[2][-2:] == ["40", "25%"]
 
@@ -77,6 +79,8 @@ def test_table_has_a_column_for_each_peer(capsys: pytest.CaptureFixture[str]) ->
         (["--env", "Nope-v9"], "unknown environment 'Nope-v9'"),
         (["--hidden", "64x64"], "--hidden must be sizes such as 64,64, got '64x64'"),
         (["--engine", "warp"], "run.engine must be one of"),
+        (["--precision", "fp8"], "run.precision must be one of"),
+        (["--compile", "twice"], "run.compile must be one of"),
         (["--activation", "sine"], "policy.activation must be one of"),
         (["--device", "tpu"], "run.device must be auto, cpu, cuda or cuda:N, got 'tpu'"),
         (["--minibatches", "7"], "minibatches must divide a rollout of 8 x 4 = 32 steps, got 7"),

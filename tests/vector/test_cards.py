@@ -20,6 +20,7 @@ def pretend_cards(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     for module in (cards, make_module):
         monkeypatch.setattr(module, "card_count", lambda: count)
     monkeypatch.setattr(cards, "has_triton", lambda: True)
+    monkeypatch.setattr(cards, "torch_has_cuda", lambda: True)
 
 
 @pytest.mark.usefixtures("no_interpreter")
@@ -119,3 +120,18 @@ def test_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
         f"a batch of {4 * fits:,} environments takes 48.0 GiB, and cuda:0 has 12.0 of 80 GiB left: "
         f"about {int(0.95 * 12 * gib) // 100:,} environments would fit"
     )
+
+
+@pytest.mark.usefixtures("no_interpreter")
+def test_without_cuda_in_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_cards(monkeypatch, 1)
+    monkeypatch.setattr(cards, "torch_has_cuda", lambda: False)
+    with pytest.raises(ValueError, match="needs PyTorch built for CUDA"):
+        operant.make("CartPole-v1", 4, backend="cuda")
+    assert operant.make("CartPole-v1", 4).backend == "cpu"
+
+
+def test_how_torch_was_built() -> None:
+    import torch
+
+    assert cards.torch_has_cuda() == (torch.version.cuda is not None)

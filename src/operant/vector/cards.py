@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import os
+import re
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,6 +22,19 @@ def interpreted() -> bool:
 def has_triton() -> bool:
     """Whether Triton is installed."""
     return importlib.util.find_spec("triton") is not None
+
+
+@lru_cache(maxsize=1)
+def torch_has_cuda() -> bool:
+    """Whether the PyTorch that is installed was built for NVIDIA cards; it is not loaded."""
+    found = importlib.util.find_spec("torch")
+    if found is None or found.origin is None:
+        return False
+    try:
+        text = (Path(found.origin).parent / "version.py").read_text()
+    except OSError:
+        return False
+    return re.search(r"^cuda\b.*= *['\"]", text, re.MULTILINE) is not None
 
 
 @lru_cache(maxsize=1)
@@ -41,6 +56,8 @@ def why_not_cuda() -> str | None:
         return "backend 'cuda' needs triton, which is not installed: pip install triton"
     if not interpreted() and card_count() == 0:
         return "backend 'cuda' needs an NVIDIA GPU, and this machine has none that can be used"
+    if not interpreted() and not torch_has_cuda():
+        return "backend 'cuda' needs PyTorch built for CUDA; this one was built without"
     return None
 
 
