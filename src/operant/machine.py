@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,20 @@ def machine() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "versions": versions,
+        **_card(),
+    }
+
+
+def _card() -> dict[str, Any]:
+    """The GPU, if PyTorch is loaded and has one."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        return {}
+    memory = torch.cuda.get_device_properties(0).total_memory
+    return {
+        "gpu": torch.cuda.get_device_name(0),
+        "gpu_memory_gib": round(memory / 2**30, 1),
+        "cuda": torch.version.cuda,
     }
 
 
