@@ -19,13 +19,13 @@ pytestmark = [
     pytest.mark.usefixtures("interpreter"),
     pytest.mark.filterwarnings("ignore:(invalid value|overflow) encountered:RuntimeWarning"),
 ]
-ENVS, STEPS = 24, 12
+ENVS, STEPS = 10, 6
 ROLLOUT = ENVS * STEPS
 
 
 def ppo_on(backend: str, env: Any = "CartPole-v1", envs: int = ENVS, **options: Any) -> PPO:
     batch = operant.make(
-        env, envs, backend=backend, autoreset_mode="SameStep", copy=False, max_episode_steps=5
+        env, envs, backend=backend, autoreset_mode="SameStep", copy=False, max_episode_steps=3
     )
     given = {"num_steps": STEPS, "epochs": 2, "minibatches": 1, "seed": 5, "engine": "eager"}
     return PPO(batch, device="cpu", **{**given, **options})
@@ -124,7 +124,7 @@ def test_save_and_go_on_anywhere(tmp_path: Any, backend: str) -> None:
         backend=backend,
         autoreset_mode="SameStep",
         copy=False,
-        max_episode_steps=5,
+        max_episode_steps=3,
     )
     loaded = PPO.load(tmp_path, batch, device="cpu", backend=backend)
     loaded.engine.collect(1, STEPS)
@@ -148,7 +148,7 @@ def test_bad_numbers_are_found_and_undone() -> None:
     assert ppo.optimizer.count == 2
 
 
-@pytest.mark.parametrize("name", ["Doors", "Knobs", "Switches", "Push", "Arm"])
+@pytest.mark.parametrize("name", ["Doors", "Switches", "Arm"])
 def test_every_kind_of_space(tasks: dict[str, type[operant.Env]], name: str) -> None:
     card, host = (ppo_on(backend, tasks[name], epochs=1) for backend in ("cuda", "reference"))
     for ppo in (card, host):

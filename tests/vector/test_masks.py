@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import operant
-from operant.envs import env_ids, get_env
+from operant.envs import env_ids, get_env, registry
 from operant.envs.rules import Rules
 from operant.lang import abs, logical_not, randint, to_float, where
 from operant.vector.buffers import Buffers
@@ -419,7 +419,10 @@ def test_the_single_environment_has_masks() -> None:
     assert unmasked.action_masks() is None
 
 
-def test_gymnasium_reaches_the_masks_through_its_wrappers() -> None:
+def test_gymnasium_reaches_the_masks_through_its_wrappers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(registry, "_REGISTERED", {})  # other tests list what is registered
     operant.register("MaskedWalk-v0", Walk)
     env = gymnasium.make("operant/MaskedWalk-v0")
     env.reset(seed=0)

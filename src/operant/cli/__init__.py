@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import Annotated
 
@@ -51,6 +52,7 @@ def _options(
 
 def main() -> None:
     """Run the command line. A user's mistake is one sentence and exit code 2."""
+    logging.getLogger("operant.engine").addHandler(logging.NullHandler())  # commands say it
     try:
         app()
     except UserError as mistake:

@@ -84,11 +84,11 @@ def verb(command: Callable[P, None]) -> Callable[P, None]:
 def mistakes() -> Iterator[None]:
     """Turn what is raised for bad input or a bad file into `UserError`.
 
-    That is ValueError and TypeError, the library's, and OSError, the system's.
+    That is ValueError, TypeError and MemoryError, the library's, and OSError, the system's.
     """
     try:
         yield
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, MemoryError) as error:
         raise UserError(str(error)) from error
     except OSError as error:
         raise UserError(file_trouble(error)) from error

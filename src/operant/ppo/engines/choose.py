@@ -41,11 +41,8 @@ def _on_host(job: Job) -> Choice:
     if wanted == "eager":
         return Choice(EagerEngine(job), "as asked")
     if wanted == "graph":
-        from operant.ppo.engines.graph import why_not_graph
-
-        return Choice(
-            EagerEngine(job), f"the graph engine cannot do this job: {why_not_graph(job)}"
-        )
+        why = f"the graph engine cannot do this job: {_why_not_graph(job)}"
+        return Choice(EagerEngine(job), why)
     reason = _why_not_fused(job)
     if reason is not None:
         return Choice(EagerEngine(job), f"the fused engine cannot do this job: {reason}")
@@ -57,17 +54,22 @@ def _on_host(job: Job) -> Choice:
 def _on_card(job: Job) -> Choice:
     """`graph` or `eager`, with environments on the card."""
     from operant.ppo.engines.device import DeviceEngine
-    from operant.ppo.engines.graph import CannotCaptureError, GraphEngine, why_not_graph
+    from operant.ppo.engines.graph import CannotCaptureError, GraphEngine
 
     wanted = job.config.run.engine
     if wanted == "eager":
         return Choice(DeviceEngine(job), "as asked")
-    why = why_not_graph(job)
+    why = _why_not_graph(job)
     if why is None:
         try:
             engine = GraphEngine(job)
         except CannotCaptureError as error:
             why = str(error)
+        except torch.OutOfMemoryError as error:
+            raise MemoryError(
+                f"training {job.env.num_envs:,} environments with {job.config.ppo.num_steps} steps "
+                f"a rollout does not fit on {job.device}; try half as many"
+            ) from error
         else:
             reasons = {"graph": "as asked", "fused": "the fused engine runs on CPUs so far"}
             return Choice(engine, reasons.get(wanted, "the fastest for this job"))
@@ -82,6 +84,15 @@ def _why_not_fused(job: Job) -> str | None:
     from operant.ppo.engines.fused_scope import why_not_fused
 
     return why_not_fused(job)
+
+
+def _why_not_graph(job: Job) -> str | None:
+    """Why the graph engine cannot do a job, as the end of a sentence; None if it may."""
+    if job.device.type != "cuda":
+        return f"it needs a card, and the policy is on {job.device}"
+    if job.env.backend != "cuda":
+        return f"it needs environments on the card, and these run on backend {job.env.backend!r}"
+    return None
 
 
 def choose_device(name: str, env: object = None) -> torch.device:

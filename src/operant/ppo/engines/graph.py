@@ -97,6 +97,8 @@ class GraphEngine(DeviceEngine):
                     with torch.cuda.graph(graph, pool=pool):
                         getattr(self, f"_{part}")()
                     self._graphs[part] = graph
+        except torch.OutOfMemoryError:
+            raise
         except RuntimeError as error:
             torch.cuda.synchronize(self.device)
             raise CannotCaptureError(f"cannot capture the policy: {_first_line(error)}") from error
@@ -153,12 +155,3 @@ def _first_line(error: BaseException) -> str:
     while error.__context__ is not None:  # what came first: a capture that failed fails again
         error = error.__context__
     return str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
-
-
-def why_not_graph(job: Job) -> str | None:
-    """Why the graph engine cannot do a job, as the end of a sentence; None if it may."""
-    if job.device.type != "cuda":
-        return f"it needs a card, and the policy is on {job.device}"
-    if job.env.backend != "cuda":
-        return f"it needs environments on the card, and these run on backend {job.env.backend!r}"
-    return None
