@@ -350,6 +350,20 @@ def test_unknown_options_name_the_nearest():
         small(learning_rte=1.0)
 
 
+def test_on_episodes_of_an_object_or_of_its_class():
+    class Listener(Callback):
+        count = 0
+
+        def on_episodes(self, ppo, episodes):
+            self.count += len(episodes)
+
+    silent, listener, patched, heard = Callback(), Listener(), Callback(), []
+    patched.on_episodes = lambda ppo, episodes: heard.append(len(episodes))
+    ppo = small()
+    ppo.learn(4000, [silent, listener, patched])
+    assert ppo.episodes == listener.count == sum(heard) > 0
+
+
 def test_an_engine_or_device_that_is_not_there():
     there = small(engine="graph")
     if not torch.cuda.is_available():

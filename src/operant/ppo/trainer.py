@@ -207,7 +207,7 @@ class PPO:
         collected = time.perf_counter()
         for callback in callbacks:
             callback.on_rollout(self, self.engine.buffer)
-        listening = [c for c in callbacks if type(c).on_episodes is not Callback.on_episodes]
+        listening = [c for c in callbacks if _listens(c)]
         if listening and len(episodes):  # looked at only if someone listens: it may take a wait
             for callback in listening:
                 callback.on_episodes(self, episodes)
@@ -351,6 +351,11 @@ class PPO:
                 f"the environment's action mask has {size} entries, the policy's head "
                 f"{self.distribution.head_size}"
             )
+
+
+def _listens(callback: Callback) -> bool:
+    """Whether a callback has an ``on_episodes`` of its own."""
+    return getattr(callback.on_episodes, "__func__", None) is not Callback.on_episodes
 
 
 def env_name(env: str | type[Env] | BaseVecEnv) -> str:

@@ -105,7 +105,7 @@ class DeviceEngine(BaseEngine):
             for key, parameter in layer.named_parameters(recurse=False)
         }
         low = {name: torch.empty_like(p, dtype=dtype).detach() for name, p in found.items()}
-        return low, [p.detach() for p in found.values()]
+        return low, list(found.values())  # not views: a parameter may be given other memory
 
     # collect --------------------------------------------------------------------------------
     def collect(self, iteration: int, step: int) -> Episodes:
