@@ -1068,7 +1068,7 @@ def test_a_limit_that_would_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) 
 
 def test_bytes() -> None:
     from operant.envs.rules import Rules
-    from operant.vector.triton import bytes_per_env, bytes_per_step
+    from operant.vector.triton_launch import bytes_per_env, bytes_per_step
 
     env = make(Walk, 128)
     own = [*env._memory.values(), *env._own]

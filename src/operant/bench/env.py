@@ -220,7 +220,7 @@ def timed_on_card(env: Any, actions: list[np.ndarray]) -> Timed:
 
 
 def _note_bandwidth(everyone: Sequence[Contender]) -> None:
-    from operant.vector.triton import bytes_per_step
+    from operant.vector.triton_launch import bytes_per_step
 
     bandwidth = copy_bandwidth()
     for one in everyone:

@@ -86,17 +86,17 @@ def philox(c0, c1, c2, c3, k0, k1):
 
 
 @triton.jit
-def ticks(host_us, HOST_CLOCK: tl.constexpr):  # noqa: N803
-    """The card's clock in ticks of 16 microseconds, int32; the host's where there is no card.
+def ticks(host_ns, HOST_CLOCK: tl.constexpr):  # noqa: N803
+    """The card's clock in ticks of 2**14 ns, int32; the host's where there is no card.
 
     It wraps around after 19 hours, which a difference of two readings survives.
     """
     if HOST_CLOCK:
-        return (tl.cast(host_us, tl.int64) >> 4).to(tl.int32)
-    return (tl.extra.cuda.globaltimer() // 16000).to(tl.int32)
+        return (tl.cast(host_ns, tl.int64) >> 14).to(tl.int32)
+    return (tl.extra.cuda.globaltimer() >> 14).to(tl.int32)
 
 
 @triton.jit
 def seconds(now, began):
     """Between two readings of the clock."""
-    return (now - began).to(tl.float32) * 16e-6
+    return (now - began).to(tl.float32) * 16.384e-6

@@ -21,35 +21,23 @@ from torch import Tensor
 
 from operant import __version__
 from operant.envs.env import Env
-from operant.envs.rules import NUMPY_DTYPES, Rules
-from operant.lang.source import COMPOSED, word_program
-from operant.lang.trace import FLOAT, INT, Program
+from operant.envs.rules import Rules
+from operant.lang.trace import FLOAT, INT
 from operant.vector.base import NO_LIMIT, BaseVecEnv, asked_mask
 from operant.vector.cards import check_memory, interpreted
 from operant.vector.generated import load_module
 from operant.vector.seeding import checked_seed, fresh_seed
 from operant.vector.state import COUNTERS, RESULTS, checked_state
+from operant.vector.triton_launch import KINDS, bytes_per_env, launch_options, step_options
 from operant.vector.triton_source import RECORD, kernels_source, rows
 
 _MODES = {AutoresetMode.NEXT_STEP: 0, AutoresetMode.SAME_STEP: 1, AutoresetMode.DISABLED: 2}
-_KINDS = {
-    "floats": torch.float32,
-    "ints": torch.int32,
-    "flags": torch.bool,
-}
 _STATE_DTYPES = {"seed": np.uint64, "index": np.uint32, "episode": np.uint32}
 """Where a state's dtype is not the tensor's: PyTorch computes little with unsigned words."""
+_TICK = 16.384e-6
+"""Seconds of a tick of the card's clock, see `triton_words.ticks`."""
 _LANES = 128
 """Rows are padded to a multiple of this, so that all of them begin at an aligned address."""
-
-
-_SMALL = 1 << 15
-"""Up to so many environments a step waits for latencies, beyond for memory."""
-
-
-_HEAVY = 400
-"""Operations of a step from which on a thread has one environment."""
-_FREE = ("input", "constant")
 
 
 class Results(NamedTuple):
@@ -153,7 +141,7 @@ class CudaVecEnv(BaseVecEnv):
         self._rows: dict[str, Tensor] = {}
         self._memory: dict[str, Tensor] = {}
         for kind, names in rows(self.rules).items():
-            block = torch.zeros((len(names), self._stride), dtype=_KINDS[kind], device=self.device)
+            block = torch.zeros((len(names), self._stride), dtype=KINDS[kind], device=self.device)
             self._memory[kind] = block
             self._rows |= {name: block[k, :num_envs] for k, name in enumerate(names)}
         records = torch.zeros((self._stride, len(RECORD)), dtype=torch.int32, device=self.device)
@@ -163,7 +151,7 @@ class CudaVecEnv(BaseVecEnv):
         self._params = torch.from_numpy(np.append(self.rules.param_values(), np.float32(0)))
         self._params = self._params.to(self.device)
         self._own = Results.allocate(self.rules, (num_envs,), self.device)
-        self._bad = torch.zeros(1, dtype=torch.int32, device=self.device)
+        self._bad, self._clock = torch.zeros((2, 1), dtype=torch.int32, device=self.device)
         self._everyone = torch.ones(num_envs, dtype=torch.bool, device=self.device)
         self._kernels = load_kernels(self.rules)
         self._widest = max(len(RECORD), rules_width(self.rules))
@@ -257,7 +245,7 @@ class CudaVecEnv(BaseVecEnv):
 
     def memory(self) -> list[Tensor]:
         """All tensors that a step may change."""
-        return [*self._memory.values(), *self._own, self._bad]
+        return [*self._memory.values(), *self._own, self._bad, self._clock]
 
     def check_actions(self) -> None:
         """Wait for the card; raise ValueError if an action since the last check was not valid."""
@@ -315,7 +303,6 @@ class CudaVecEnv(BaseVecEnv):
         self._run("observe", self._own)
         if seen is not None:  # only the masks had to be computed
             self._own.obs.copy_(seen)
-        self._memory["records"][:, :3].zero_()
         self._was_reset = True
         return self._hand_out(self._own.obs)
 
@@ -334,19 +321,26 @@ class CudaVecEnv(BaseVecEnv):
     def _own_info(self) -> dict[str, Any]:
         """Who finished in the last step; the report is put together when it is looked at."""
         own, rows = self._own, self._rows
+        same_step = self.autoreset_mode == AutoresetMode.SAME_STEP
         ended = rows["done"]
         if self.autoreset_mode == AutoresetMode.DISABLED:
             ended = own.terminated | own.truncated
         makers = {
-            "r": lambda: torch.where(ended, rows["return"].view(torch.float32), 0.0),
-            "l": lambda: torch.where(ended, rows["length"], 0),
-            "t": lambda: torch.where(ended, rows["seconds"].view(torch.float32), 0.0),
+            "r": lambda: torch.where(ended, rows["episode_return"], 0.0),
+            "l": lambda: torch.where(ended, rows["steps"], 0),
+            "t": lambda: torch.where(ended, (self._clock - rows["start"]) * _TICK, 0.0),
         }
+        if same_step:  # the rows are the next episode's
+            makers = {
+                "r": lambda: torch.where(ended, rows["return"].view(torch.float32), 0.0),
+                "l": lambda: torch.where(ended, rows["length"], 0),
+                "t": lambda: torch.where(ended, rows["seconds"].view(torch.float32), 0.0),
+            }
         episode: Mapping[str, Any] = Lazy(makers)
         if self.copy:
             episode, ended = dict(episode), ended.clone()
         info: dict[str, Any] = {"episode": episode, "_episode": ended}
-        if self.autoreset_mode == AutoresetMode.SAME_STEP:
+        if same_step:
             info["final_obs"], info["_final_obs"] = self._hand_out(own.final_obs), ended
         return info
 
@@ -368,6 +362,7 @@ class CudaVecEnv(BaseVecEnv):
             final_obs=results.final_obs,
             report=results.report,
             bad=self._bad,
+            clock=self._clock,
             STEPS=count,
             max_steps=self.max_episode_steps or NO_LIMIT,
             MODE=self._mode,
@@ -379,7 +374,7 @@ class CudaVecEnv(BaseVecEnv):
         """Launch a kernel on the caller's stream."""
         if name != "observe":
             arguments["HOST_CLOCK"] = self.device.type == "cpu"
-        host_us = _now_us() if self.device.type == "cpu" else 0
+        host_ns = time.perf_counter_ns() if self.device.type == "cpu" else 0
         grid = (-(-self.num_envs // self._launch["BLOCK"]),)
         with self._on_device():
             getattr(self._kernels, name)[grid](
@@ -392,7 +387,7 @@ class CudaVecEnv(BaseVecEnv):
                 terminated=results.terminated,
                 truncated=results.truncated,
                 action_mask=results.action_mask,
-                host_us=host_us,
+                host_ns=host_ns,
                 WIDE=results.reward.numel() * self._widest >= 1 << 31,
                 **arguments,
                 **self._launch,
@@ -480,43 +475,6 @@ def load_kernels(rules: Rules) -> ModuleType:
     return _module(f"{rules.env.__name__}_triton", kernels_source(rules, __version__))
 
 
-def launch_options(rules: Rules, num_envs: int) -> dict[str, Any]:
-    """Block size and compiler options, found by measurement on an H200.
-
-    Small batches are spread over as many programs as can be. For large ones a thread has several
-    environments, to have enough loads in flight, unless their arithmetic needs its registers. What
-    they read again next time is kept in the card's cache, and what they only write is not.
-    """
-    hints = {"KEEP": "", "PASS": ""}
-    if interpreted():
-        return {"BLOCK": min(1 << max(num_envs - 1, 1).bit_length(), 1 << 16), **hints}
-    if num_envs <= _SMALL:
-        block, warps = 32, 1
-    else:
-        block, warps = (64, 2) if operations(rules) > _HEAVY else (128, 1)
-        hints = {"KEEP": "evict_last", "PASS": "evict_first"}
-    return {"BLOCK": block, "num_warps": warps, "enable_fp_fusion": False, **hints}
-
-
-def operations(rules: Rules) -> int:
-    """Operations of one step, those of words such as ``sin`` included."""
-    return sum(_count(program) for program in (rules.step, rules.observe))
-
-
-def _count(program: Program) -> int:
-    return sum(
-        _count(word_program(node.op)) if node.op in COMPOSED else node.op not in _FREE
-        for node in program.nodes
-    )
-
-
-def step_options(num_envs: int, device: torch.device) -> dict[str, Any]:
-    """Options of a step; see the kernel. Overlapping kernels came with compute capability 9."""
-    overlap = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
-    options = {"BRANCH": num_envs > _SMALL, "OVERLAP": overlap}
-    return {**options, "launch_pdl": True} if overlap else options
-
-
 def rows_of_state(rules: Rules) -> list[str]:
     """Names of the rows that every step reads and writes."""
     return [name for names in rows(rules).values() for name in names]
@@ -525,40 +483,3 @@ def rows_of_state(rules: Rules) -> list[str]:
 def rules_width(rules: Rules) -> int:
     """The most numbers that one environment has in one tensor."""
     return max(rules.observation.size, rules.action.size, rules.mask_size)
-
-
-def bytes_per_env(rules: Rules) -> int:
-    """Memory that one environment takes."""
-    kinds = rows(rules)
-    kept = sum(len(kinds[kind]) * _KINDS[kind].itemsize for kind in kinds)
-    seen = rules.observation.size * (4 if rules.observation.dtype == FLOAT else 8)
-    return kept + 2 * seen + rules.mask_size + 4 + 1 + 1 + 16 + 4 * len(RECORD) + 1
-
-
-def bytes_per_step(rules: Rules, action_bytes: int = 4) -> dict[str, int]:
-    """Bytes that one step of one environment must move, none of them twice, by what they are for.
-
-    What happens only at the end of an episode is not counted: final observation, report, random
-    stream.
-    """
-    state = sum(np.dtype(NUMPY_DTYPES[kind]).itemsize for kind in rules.fields.values())
-    seen = rules.observation.size * (4 if rules.observation.dtype == FLOAT else 8)
-    moved = {
-        "state, read and written": 2 * state,
-        "action": rules.action.size * action_bytes,
-        "observation": seen,
-        "reward": 4,
-        "terminated, truncated": 2,
-        "steps of the episode, read and written": 8,
-        "return of the episode, read and written": 8,
-        "finished, read and written": 2,
-    }
-    if rules.step_draws:
-        moved["random stream"] = 16
-    if rules.mask_size:
-        moved["action mask"] = rules.mask_size
-    return moved
-
-
-def _now_us() -> int:
-    return time.perf_counter_ns() // 1000

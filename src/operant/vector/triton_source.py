@@ -46,9 +46,11 @@ _MEMORY = (
 )
 """Arguments of every kernel. Rows of `floats`, `ints` and `flags` are `stride` apart."""
 RECORD = ("return", "length", "seconds", "start", "episode", "index", "seed_low", "seed_high")
-"""What a step needs of an environment only when its episode ends, in 32 bits each: the last
-episode's report, when this one began (in ticks), and the random stream. They lie together, so that
-it is one piece of memory to fetch."""
+"""What a step needs of an environment only when an episode begins, in 32 bits each: the report of
+the one before (in SAME_STEP mode; in others it is still to be seen in the rows), when this one
+began (in ticks), and the random stream. They lie together, so that it is one piece of memory to
+fetch: with a million environments such pieces cost more than the rest of a step."""
+_NOW = "tl.zeros_like(i) + now"
 _TILE = 8  # columns
 
 
@@ -77,7 +79,7 @@ def kernels_source(rules: Rules, version: str) -> str:
 
 
 def _kernel(name: str, arguments: str, doc: str, body: list[str]) -> str:
-    head = f'\n\n@triton.jit(do_not_specialize=["host_us"])\ndef {name}(\n    {_MEMORY},\n    '
+    head = f'\n\n@triton.jit(do_not_specialize=["host_ns"])\ndef {name}(\n    {_MEMORY},\n    '
     end = "    BLOCK: tl.constexpr, WIDE: tl.constexpr, KEEP: tl.constexpr, PASS: tl.constexpr,"
     return (
         f'{head}{arguments},\n{end}\n):\n    """{doc}"""\n' + indent("\n".join(body), "    ") + "\n"
@@ -135,17 +137,16 @@ def _inputs(program: Program, state: str) -> dict[str, str]:
     }
 
 
-def _new_state(rules: Rules, program: Program, state: str, prefix: str) -> list[str]:
-    """A program whose first outputs are the fields of a state, ``<state>_<field>``."""
-    lines, outputs = program_source(program, _inputs(program, "s"), prefix)
-    named = zip(rules.fields, outputs, strict=False)
-    return lines + [f"{state}_{name} = {text}" for name, text in named]
+def _reset_inputs(rules: Rules) -> dict[str, str]:
+    """The same for the rules of `reset`, whose random numbers are called ``w0``, ``w1``, ..."""
+    draws = {f"u{k}": f"w{k}" for k in range(rules.env.random_numbers)}
+    return {name: draws.get(name, name) for name in rules.reset.inputs}
 
 
-def _draws(count: int, step: str, episode: str) -> list[str]:
-    """Uniform numbers u0, u1, ..., four at a time."""
+def _draws(name: str, count: int, step: str, episode: str) -> list[str]:
+    """Uniform numbers ``<name>0``, ``<name>1``, ..., four at a time."""
     return [
-        f"u{4 * k}, u{4 * k + 1}, u{4 * k + 2}, u{4 * k + 3} = "
+        ", ".join(f"{name}{4 * k + j}" for j in range(4)) + " = "
         f"uniforms({step}, {episode}, seed_high, {k}, seed_low, index)"
         for k in range(-(-count // 4))
     ]
@@ -162,22 +163,24 @@ def _names(rules: Rules, name: str) -> list[str]:
 
 
 def _stored(where: str, values: list[str], mask: str) -> list[str]:
-    """Write the columns of the rows of a matrix. Up to `_TILE` of them go through one tile, whose
-    rows Triton rearranges so that neighbouring threads write to neighbouring addresses."""
+    """Write the first columns of rows that begin at the addresses `where`. Up to `_TILE` go through
+    one tile, which Triton rearranges so that neighbouring threads write to neighbouring
+    addresses."""
     size = len(values)
     if size == 1 or size > _TILE:
-        return [
-            _handed_out(f"{where} + {_column(size, k)}", text, mask)
-            for k, text in enumerate(values)
-        ]
+        return [_handed_out(f"{where} + {k}", text, mask) for k, text in enumerate(values)]
     width = 1 << (size - 1).bit_length()
     padded = [*values, *[values[-1]] * (width - size)]
     wanted = f"{mask}[:, None]" + (f" & (column < {size})[None, :]" if width > size else "")
     return [
         f"column = tl.arange(0, {width})",
         f"tile = tl.reshape({_joined(padded)}, [BLOCK, {width}])",
-        _handed_out(f"{where} + (row * {size})[:, None] + column[None, :]", "tile", wanted),
+        _handed_out(f"({where})[:, None] + column[None, :]", "tile", wanted),
     ]
+
+
+def _stored_obs(rules: Rules, where: str, name: str, mask: str) -> list[str]:
+    return _stored(f"{where} + row * {rules.observation.size}", _names(rules, name), mask)
 
 
 def _joined(values: list[str]) -> str:
@@ -192,11 +195,7 @@ def _masks(rules: Rules, state: str, mask: str) -> list[str]:
     if rules.mask is None:
         return []
     lines, outputs = program_source(rules.mask, _inputs(rules.mask, state), "m")
-    return lines + _stored("action_mask", outputs, mask)
-
-
-def _column(size: int, k: int) -> str:
-    return "row" if size == 1 else f"row * {size} + {k}"
+    return lines + _stored(f"action_mask + row * {rules.mask_size}", outputs, mask)
 
 
 def _recorded(which: str, *names: str) -> list[str]:
@@ -206,36 +205,32 @@ def _recorded(which: str, *names: str) -> list[str]:
     ]
 
 
-def _record(which: str, **values: str) -> list[str]:
-    """Store entries of the records of `which`."""
-    return [
-        f"tl.store(record + {RECORD.index(name)}, {text}, mask={which})"
-        for name, text in values.items()
-    ]
-
-
-_STREAM = ("episode", "index", "seed_low", "seed_high")
+def _record(which: str, name: str, value: str) -> str:
+    """Store an entry of the records of `which`."""
+    return f"tl.store(record + {RECORD.index(name)}, {value}, mask={which})"
 
 
 def _begin(rules: Rules, which: str) -> list[str]:
-    """The first states of new episodes of `which`, called ``r_<field>``, and their records."""
+    """The first states of new episodes of `which`, called ``r_<field>``."""
+    lines, outputs = program_source(rules.reset, _reset_inputs(rules), "b")
     return [
-        *_draws(rules.env.random_numbers, "tl.zeros_like(i)", "episode"),
-        *_new_state(rules, rules.reset, "r", "b"),
-        *_record(which, episode="episode + 1", start="tl.zeros_like(i) + now"),
+        *_draws("w", rules.env.random_numbers, "tl.zeros_like(i)", "episode"),
+        *lines,
+        *[f"r_{name} = {text}" for name, text in zip(rules.fields, outputs, strict=True)],
+        _record(which, "episode", "episode + 1"),
     ]
 
 
 def _step(rules: Rules) -> str:
     arguments = (
-        "action, final_obs, report, bad, max_steps, host_us, STEPS: tl.constexpr,\n"
+        "action, final_obs, report, bad, clock, max_steps, host_ns, STEPS: tl.constexpr,\n"
         "    MODE: tl.constexpr, REPORT: tl.constexpr, HOST_CLOCK: tl.constexpr,\n"
         "    BRANCH: tl.constexpr, OVERLAP: tl.constexpr"
     )
     doc = (
         "Take STEPS steps; MODE 0: NEXT_STEP, 1: SAME_STEP, 2: DISABLED.\n\n"
         "    Episodes that end are also written to `report` if REPORT. An action that is not\n"
-        "    valid sets `bad`.\n"
+        "    valid sets `bad`; `clock` is set to the time.\n"
         "    BRANCH: leave out what resets need where nobody finished, for large batches.\n"
         "    OVERLAP: programs start while the kernel before ends, and wait for it.\n    "
     )
@@ -244,6 +239,8 @@ def _step(rules: Rules) -> str:
         *_parameters(rules, rules.step, rules.reset, rules.observe, rules.mask),
         "if OVERLAP:",
         "    tl.extra.cuda.gdc_launch_dependents()",
+        "now = ticks(host_ns, HOST_CLOCK)",
+        "if OVERLAP:",
         "    tl.extra.cuda.gdc_wait()",
         *_loads(rules),
         f"s__steps = {_kept('steps')}",
@@ -251,6 +248,7 @@ def _step(rules: Rules) -> str:
         "s__done = tl.zeros([BLOCK], tl.int1)",
         "if MODE != 1:",
         "    s__done = tl.load(done + i, mask=here, other=0) != 0",
+        "    tl.store(clock + tl.zeros([BLOCK], tl.int32), now, mask=i == 0)",
         "wrong = tl.zeros([BLOCK], tl.int1)",
         "for _ in range(STEPS):",
         indent("\n".join(_one_step(rules)), "    "),
@@ -266,14 +264,15 @@ def _step(rules: Rules) -> str:
 def _one_step(rules: Rules) -> list[str]:
     """The body of the loop over steps."""
     lines = _actions(rules)
-    rare = _recorded("touched", "start", *([] if rules.step_draws else _STREAM))
     if rules.step_draws:
-        lines += _recorded("here", *_STREAM)
-        lines += _draws(rules.step_draws, "s__steps + 1", "episode - 1")
-    lines += ["if not BRANCH:  # fetched while the step is computed", "    touched = here"]
-    lines.append(indent("\n".join(rare), "    "))
+        lines += _stream("here")
+    lines += ["if not BRANCH:  # fetched while the step is computed"]
+    lines += [f"    {line}" for line in _rare(rules, "here")]
+    begun_again = indent("\n".join(_begun_again(rules)), "    ")
+    lines += ["if MODE == 0 and BRANCH:  # fetched at once, as many wait for memory", begun_again]
+    lines += _draws("u", rules.step_draws, "s__steps + 1", "episode - 1")
     computed, outputs = program_source(rules.step, _inputs(rules.step, "s"), "v")
-    lines += computed
+    lines += [*computed, "if MODE == 0 and not BRANCH:", begun_again]
     lines += [f"n_{name} = {text}" for name, text in zip(rules.fields, outputs, strict=False)]
     names = [*rules.fields, "_steps", "_return"]  # no field begins so
     lines += [
@@ -282,30 +281,25 @@ def _one_step(rules: Rules) -> list[str]:
         "n__steps = s__steps + 1",
         "n__return = s__return + gained",
         "late = n__steps >= max_steps",
-        "if MODE != 1:  # who had finished is reset now, or waits",
+        "if MODE != 1:",
         "    gained = tl.where(s__done, 0.0, gained)",
         "    over = over & ~s__done",
         "    late = late & ~s__done",
-        "ended = over | late",
+        "ended = (over | late) & here",
         _handed_out("reward + row", "gained", "here"),
         _handed_out("terminated + row", "over", "here"),
         _handed_out("truncated + row", "late", "here"),
+        "if MODE == 0:",
+        *[f"    n_{name} = tl.where(s__done, r_{name}, n_{name})" for name in rules.fields],
+        "    n__steps = tl.where(s__done, 0, n__steps)",
+        "    n__return = tl.where(s__done, 0.0, n__return)",
         "if MODE == 2:",
         *[f"    n_{name} = tl.where(s__done, s_{name}, n_{name})" for name in names],
         *_seen(rules, "n", "o", "o"),
-        "ended = ended & here",
-        "fresh = ended if MODE == 1 else s__done & here",
-        "some = tl.max((ended | fresh).to(tl.int32), 0) > 0 if BRANCH else True",
-        "if some:",
-        "    if BRANCH:",
-        "        touched = ended | fresh",
-        indent("\n".join(rare), " " * 8),
-        "    now = ticks(host_us, HOST_CLOCK)",
-        indent("\n".join(_reported()), " " * 4),
-        "    if MODE != 2:",
-        indent("\n".join(_reset_some(rules)), " " * 8),
+        "if MODE == 1 or REPORT:",
+        indent("\n".join(_ended(rules)), "    "),
         "s__done = s__done | ended if MODE == 2 else ended",
-        *_stored("obs", _names(rules, "o"), "here"),
+        *_stored_obs(rules, "obs", "o", "here"),
         *_masks(rules, "n", "here"),
         *[f"s_{name} = n_{name}" for name in names],
         "row += num_envs",
@@ -313,40 +307,91 @@ def _one_step(rules: Rules) -> list[str]:
     return lines
 
 
+def _rare(rules: Rules, which: str) -> list[str]:
+    """Load what the end of an episode and the next one's beginning need."""
+    return _recorded(which, "start") + ([] if rules.step_draws else _stream(which))
+
+
+def _stream(which: str) -> list[str]:
+    """Load the random streams of `which`; where a thread has one environment, four words at once,
+    else the rearranged words cost more than is won."""
+    return [
+        "if BRANCH:",
+        *[f"    {line}" for line in _recorded(which, *RECORD[4:])],
+        "else:",
+        "    column = tl.arange(0, 4)",
+        f"    wanted = {which}[:, None]",
+        "    words = tl.load(record[:, None] + 4 + column[None, :], mask=wanted, other=0)",
+        "    even, odd = tl.split(tl.reshape(words, [BLOCK, 2, 2]))",
+        "    episode, seed_low = tl.split(even)",
+        "    index, seed_high = tl.split(odd)",
+    ]
+
+
+def _some(which: str) -> str:
+    return f"some = tl.max({which}.to(tl.int32), 0) > 0 if BRANCH else True"
+
+
+def _begun_again(rules: Rules) -> list[str]:
+    """New episodes of those that finished in the step before: ``r_<field>``."""
+    zero = {FLOAT: "tl.float32", INT: "tl.int32", BOOL: "tl.int1"}
+    return [
+        "fresh = s__done & here",
+        *[f"r_{name} = tl.zeros([BLOCK], {zero[kind]})" for name, kind in rules.fields.items()],
+        _some("fresh"),
+        "if some:",
+        "    if BRANCH:",
+        *[f"        {line}" for line in _rare(rules, "fresh")],
+        indent("\n".join(_begin(rules, "fresh")), "    "),
+        "    " + _record("fresh", "start", _NOW),
+    ]
+
+
+def _ended(rules: Rules) -> list[str]:
+    """Report the episodes that ended, and begin new ones in the same step."""
+    return [
+        _some("ended"),
+        "if some:",
+        "    if BRANCH:",
+        *[f"        {line}" for line in _rare(rules, "ended")],
+        "    if REPORT:",
+        indent("\n".join(_reported()), " " * 8),
+        "    if MODE == 1:",
+        indent("\n".join(_reset_some(rules)), " " * 8),
+    ]
+
+
 def _reported() -> list[str]:
     """Write return, length and seconds of the episodes that ended."""
-    values = {
-        "return": "n__return.to(tl.int32, bitcast=True)",
-        "length": "n__steps",
-        "seconds": "seconds(now, start).to(tl.int32, bitcast=True)",
-    }
-    logged = [
+    values = [
         "n__return",
         "n__steps.to(tl.float32, bitcast=True)",
         "seconds(now, start)",
         "tl.zeros([BLOCK], tl.float32)",
     ]
-    return [
-        *_record("ended", **values),
-        "if REPORT:",
-        indent("\n".join(_stored("report", logged, "ended")), "    "),
-    ]
+    return _stored("report + row * 4", values, "ended")
 
 
 def _reset_some(rules: Rules) -> list[str]:
-    """Begin new episodes of those in ``fresh``, of which there are some."""
+    """Begin new episodes of those that ended, of which there are some."""
+    record = [
+        "n__return.to(tl.int32, bitcast=True)",
+        "n__steps",
+        "seconds(now, start).to(tl.int32, bitcast=True)",
+        _NOW,
+    ]
     return [
-        "if MODE == 1:",
-        indent("\n".join(_stored("final_obs", _names(rules, "o"), "fresh")), " " * 4),
-        *_begin(rules, "fresh"),
+        *_stored("record", record, "ended"),
+        *_stored_obs(rules, "final_obs", "o", "ended"),
+        *_begin(rules, "ended"),
         *_seen(rules, "r", "e", "e"),
-        *[f"n_{name} = tl.where(fresh, r_{name}, n_{name})" for name in rules.fields],
+        *[f"n_{name} = tl.where(ended, r_{name}, n_{name})" for name in rules.fields],
         *[
-            f"{after} = tl.where(fresh, {new}, {after})"
+            f"{after} = tl.where(ended, {new}, {after})"
             for after, new in zip(_names(rules, "o"), _names(rules, "e"), strict=True)
         ],
-        "n__steps = tl.where(fresh, 0, n__steps)",
-        "n__return = tl.where(fresh, 0.0, n__return)",
+        "n__steps = tl.where(ended, 0, n__steps)",
+        "n__return = tl.where(ended, 0.0, n__return)",
     ]
 
 
@@ -357,7 +402,7 @@ def _actions(rules: Rules) -> list[str]:
     for k in range(layout.size):
         other = layout.low[k] if layout.dtype == INT else 0
         load = (
-            f"a{k} = tl.load(action + {_column(layout.size, k)}, mask=here, other={other}, "
+            f"a{k} = tl.load(action + row * {layout.size} + {k}, mask=here, other={other}, "
             "eviction_policy=PASS)"
         )
         if layout.dtype == INT:
@@ -377,20 +422,21 @@ def _reset(rules: Rules) -> str:
         *_pointers(rules),
         *_parameters(rules, rules.reset, rules.observe, rules.mask),
         "fresh = tl.load(chosen + i, mask=here, other=0) != 0",
-        "now = ticks(host_us, HOST_CLOCK)",
-        *_recorded("fresh", *_STREAM),
+        "now = ticks(host_ns, HOST_CLOCK)",
+        *_recorded("fresh", *RECORD[4:]),
         *_begin(rules, "fresh"),
+        _record("fresh", "start", _NOW),
         *[f"tl.store(state_{name} + i, r_{name}, mask=fresh)" for name in rules.fields],
         *[
             f"tl.store({name} + i, 0, mask=fresh)"
             for name in ("steps", "episode_return", "done", "reward", "terminated", "truncated")
         ],
         *_seen(rules, "r", "o", "o"),
-        *_stored("obs", _names(rules, "o"), "fresh"),
+        *_stored_obs(rules, "obs", "o", "fresh"),
         *_masks(rules, "r", "fresh"),
     ]
     doc = "Begin the next episode of the environments in `chosen`."
-    arguments = "chosen, host_us, HOST_CLOCK: tl.constexpr"
+    arguments = "chosen, host_ns, HOST_CLOCK: tl.constexpr"
     return _kernel("reset", arguments, doc, body)
 
 
@@ -400,8 +446,8 @@ def _observe(rules: Rules) -> str:
         *_parameters(rules, rules.observe, rules.mask),
         *_loads(rules),
         *_seen(rules, "s", "o", "o"),
-        *_stored("obs", _names(rules, "o"), "here"),
+        *_stored_obs(rules, "obs", "o", "here"),
         *_masks(rules, "s", "here"),
     ]
     doc = "Write observations and masks from the states."
-    return _kernel("observe", "host_us", doc, body)
+    return _kernel("observe", "host_ns", doc, body)
