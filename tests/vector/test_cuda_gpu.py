@@ -173,7 +173,7 @@ def test_large_batches_where_hardly_anybody_finishes() -> None:
         for name in ("cuda", "reference")
     )
     assert_same(env.reset(seed=1)[0], reference.reset(seed=1)[0])
-    assert 0 < run_both(env, reference, random_actions(env, 12)) < 10_000
+    assert 0 < run_both(env, reference, random_actions(env, 12)) < 12_000
     assert_same_state(env, reference)
 
 

@@ -96,18 +96,19 @@ def compiled(kernel, arch, given, pointers=POINTERS):
 
 
 def kernels(rules, arch, modes):
-    """Names and assembly of the kernels of one environment; mode 1 for large batches."""
+    """Names and assembly of the kernels of one environment, for small or large batches."""
     module = load_kernels(rules)
     ints = "i64" if rules.observation.dtype == "int" else "fp32"
     pointers = POINTERS | {"obs": ints, "final_obs": ints}
     wide = "i64" if arch == 90 else "i32"
     pointers["action"] = wide if rules.action.dtype == "int" else "fp32"
-    small, large = ({"WIDE": False, **launch_options(rules, n)} for n in (64, 10**6))
+    small, large = ({"WIDE": n > 64, **launch_options(rules, n)} for n in (64, 10**6))
     clock = {"HOST_CLOCK": False}
     for mode in modes:
-        step = {"STEPS": 1 + 3 * (mode == 2), "MODE": mode, "BRANCH": mode == 1, **clock}
-        step |= {"REPORT": mode != 1, "OVERLAP": arch >= 90, "launch_pdl": arch >= 90}
-        given = (large if mode == 1 else small) | step
+        many = arch == 100 or (arch == 90 and mode == 1)
+        step = {"STEPS": 1 + 3 * (mode == 2), "MODE": mode, "BRANCH": many, **clock}
+        step |= {"REPORT": not many, "OVERLAP": arch >= 90, "launch_pdl": arch >= 90}
+        given = (large if many else small) | step
         yield f"step {mode}", compiled(module.step, arch, given, pointers)
     yield "reset", compiled(module.reset, arch, small | clock, pointers)
     yield "observe", compiled(module.observe, arch, large, pointers)

@@ -94,6 +94,8 @@ def _pointers(rules: Rules) -> list[str]:
         for k, name in enumerate(names)
     ]
     return [
+        "if WIDE:",
+        "    stride = tl.cast(stride, tl.int64)",
         *lines,
         "i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)",
         "here = i < num_envs",
@@ -171,11 +173,14 @@ def _stored(where: str, values: list[str], mask: str) -> list[str]:
         return [_handed_out(f"{where} + {k}", text, mask) for k, text in enumerate(values)]
     width = 1 << (size - 1).bit_length()
     padded = [*values, *[values[-1]] * (width - size)]
-    wanted = f"{mask}[:, None]" + (f" & (column < {size})[None, :]" if width > size else "")
+    columns = f"tl.arange(0, {width})[None, :]"
+    wanted = f"{mask}[:, None]" + (f" & ({columns} < {size})" if width > size else "")
     return [
-        f"column = tl.arange(0, {width})",
-        f"tile = tl.reshape({_joined(padded)}, [BLOCK, {width}])",
-        _handed_out(f"({where})[:, None] + column[None, :]", "tile", wanted),
+        _handed_out(
+            f"({where})[:, None] + {columns}",
+            f"tl.reshape({_joined(padded)}, [BLOCK, {width}])",
+            wanted,
+        ),
     ]
 
 
@@ -319,9 +324,8 @@ def _stream(which: str) -> list[str]:
         "if BRANCH:",
         *[f"    {line}" for line in _recorded(which, *RECORD[4:])],
         "else:",
-        "    column = tl.arange(0, 4)",
-        f"    wanted = {which}[:, None]",
-        "    words = tl.load(record[:, None] + 4 + column[None, :], mask=wanted, other=0)",
+        "    places = record[:, None] + 4 + tl.arange(0, 4)[None, :]",
+        f"    words = tl.load(places, mask={which}[:, None], other=0)",
         "    even, odd = tl.split(tl.reshape(words, [BLOCK, 2, 2]))",
         "    episode, seed_low = tl.split(even)",
         "    index, seed_high = tl.split(odd)",

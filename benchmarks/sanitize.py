@@ -1,0 +1,85 @@
+"""Every kernel of the card once or a few times, on odd sizes, for the checker of memory accesses.
+
+    compute-sanitizer --tool memcheck python benchmarks/sanitize.py
+    compute-sanitizer --tool racecheck python benchmarks/sanitize.py
+
+It compares with the host's figures too, and prints one line.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import torch
+
+import operant
+from operant.buffers.advantages import gae
+from operant.buffers.triton_scans import discounted_triton, gae_triton
+from operant.check import random_actions
+from operant.ppo.kernels.numba.shuffle import shuffle_keys
+from operant.ppo.kernels.triton.episodes import last_episodes
+from operant.ppo.kernels.triton.noise import fill_uniforms_triton
+from operant.ppo.kernels.triton.order import fill_orders
+
+sys.path.insert(0, "examples")
+from lander import Lander
+
+ENVS = ("CartPole-v1", "Pendulum-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Acrobot-v1")
+MODES = ("NextStep", "SameStep", "Disabled")
+
+
+def environments() -> int:
+    """Steps of small and large batches, in all modes; how many kernels' results were compared."""
+    compared = 0
+    jobs = [(env, mode, 77) for env in (*ENVS, Lander) for mode in MODES]
+    jobs += [("CartPole-v1", mode, 40_001) for mode in MODES] + [("Acrobot-v1", "SameStep", 40_001)]
+    for env, mode, count in jobs:
+        card, host = (
+            operant.make(env, count, backend=name, seed=1, autoreset_mode=mode, max_episode_steps=3)
+            for name in ("cuda", "reference")
+        )
+        card.reset(), host.reset()
+        for k in range(5):
+            actions = random_actions(card.rules.action, count, k)
+            ours, theirs = card.step(actions), host.step(actions)
+            for a, b in zip(ours[:4], theirs[:4], strict=True):
+                assert np.array_equal(a.cpu().numpy(), b), (env, mode, count, k)
+            compared += 1
+        card.step_many(torch.from_numpy(np.stack([actions] * 3)))
+        card.set_state(card.get_state())
+    return compared
+
+
+def training() -> None:
+    """Advantages against the host's, and the other kernels of a rollout."""
+    random = np.random.default_rng(0)
+    shape = (17, 333)
+    reward, value, final = random.normal(size=(3, *shape)).astype(np.float32)
+    terminated, truncated = random.random((2, *shape)) < 0.1
+    last = random.normal(size=shape[1]).astype(np.float32)
+    given = [torch.from_numpy(x) for x in (reward, value, terminated, truncated, final, last)]
+    cards = [tensor.cuda() for tensor in given]
+    out = torch.full((2, *shape), torch.nan, device="cuda")
+    gae_triton(*cards, 0.99, 0.95, (out[0], out[1]))
+    expected = gae(reward, value, terminated, truncated, final, last, 0.99, 0.95)
+    for ours, theirs in zip(out.cpu().numpy(), expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+    discounted_triton(cards[0], cards[2], cards[3], cards[5].clone(), 0.99, out[0])
+    fill_uniforms_triton(
+        torch.empty((*shape, 3), device="cuda"), 5, torch.zeros(1, dtype=torch.int64, device="cuda")
+    )
+    orders = torch.empty((2, 1000), dtype=torch.int32, device="cuda")
+    fill_orders(orders, torch.from_numpy(shuffle_keys(1, 0, 2).view(np.int64)).cuda())
+    assert torch.equal(orders.sort().values, torch.arange(1000, device="cuda").expand(2, -1).int())
+    report = torch.zeros((*shape, 4), device="cuda")
+    found = torch.empty(1 + 2 * 100, dtype=torch.float64, device="cuda")
+    last_episodes(cards[2], cards[3], report, 100, found)
+    assert int(found[0]) == int((terminated | truncated).sum())
+
+
+if __name__ == "__main__":
+    count = environments()
+    training()
+    torch.cuda.synchronize()
+    print(f"{count} steps equal to the host's, advantages too")
