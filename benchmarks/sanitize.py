@@ -39,10 +39,14 @@ def environments() -> int:
             operant.make(env, count, backend=name, seed=1, autoreset_mode=mode, max_episode_steps=3)
             for name in ("cuda", "reference")
         )
-        card.reset(), host.reset()
+        card.reset()
+        host.reset()
         for k in range(5):
             actions = random_actions(card.rules.action, count, k)
-            ours, theirs = card.step(actions), host.step(actions)
+            ours = card.step(actions)
+            if mode == "Disabled" and k > 2:
+                continue  # everybody waits, which the host refuses
+            theirs = host.step(actions)
             for a, b in zip(ours[:4], theirs[:4], strict=True):
                 assert np.array_equal(a.cpu().numpy(), b), (env, mode, count, k)
             compared += 1
