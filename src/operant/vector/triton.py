@@ -29,7 +29,8 @@ from operant.vector.generated import load_module
 from operant.vector.seeding import checked_seed, fresh_seed
 from operant.vector.state import COUNTERS, RESULTS, checked_state
 from operant.vector.triton_launch import KINDS, bytes_per_env, launch_options, step_options
-from operant.vector.triton_source import RECORD, kernels_source, rows
+from operant.vector.triton_source import kernels_source
+from operant.vector.triton_text import RECORD, rows
 
 _MODES = {AutoresetMode.NEXT_STEP: 0, AutoresetMode.SAME_STEP: 1, AutoresetMode.DISABLED: 2}
 _STATE_DTYPES = {"seed": np.uint64, "index": np.uint32, "episode": np.uint32}
@@ -243,6 +244,19 @@ class CudaVecEnv(BaseVecEnv):
         """Copy results that `step_into` wrote elsewhere to the batch's own."""
         torch._foreach_copy_(list(self._own[:-1]), list(results[:-1]))
 
+    def kernel_arguments(self) -> dict[str, Any]:
+        """What a kernel of an engine's own needs to step the batch; see `triton_text`."""
+        on_host = self.device.type == "cpu"
+        return {
+            "num_envs": self.num_envs,
+            "stride": self._stride,
+            "constants": self._params,
+            **self._memory,
+            "max_steps": self.max_episode_steps or NO_LIMIT,
+            "host_ns": time.perf_counter_ns() if on_host else 0,
+            "HOST_CLOCK": on_host,
+        }
+
     def memory(self) -> list[Tensor]:
         """All tensors that a step may change."""
         return [*self._memory.values(), *self._own, self._bad, self._clock]
@@ -262,7 +276,7 @@ class CudaVecEnv(BaseVecEnv):
     @property
     def buffers(self) -> dict[str, Tensor]:
         """Every tensor of the batch, by name, as contiguous views: for DLPack, or to look at.
-        ``records``, int32 ``[num_envs, 8]``, has columns as in `triton_source.RECORD`."""
+        ``records``, int32 ``[num_envs, 8]``, has columns as in `triton_text.RECORD`."""
         counters = {name: self._rows[name] for name in rows_of_state(self.rules)}
         records = self._memory["records"][: self.num_envs]
         return {**counters, **self._own._asdict(), "records": records}
@@ -364,7 +378,6 @@ class CudaVecEnv(BaseVecEnv):
             bad=self._bad,
             clock=self._clock,
             STEPS=count,
-            max_steps=self.max_episode_steps or NO_LIMIT,
             MODE=self._mode,
             REPORT=report,
             **self._launch_step,
@@ -372,22 +385,20 @@ class CudaVecEnv(BaseVecEnv):
 
     def _run(self, name: str, results: Results, **arguments: Any) -> None:
         """Launch a kernel on the caller's stream."""
-        if name != "observe":
-            arguments["HOST_CLOCK"] = self.device.type == "cpu"
-        host_ns = time.perf_counter_ns() if self.device.type == "cpu" else 0
+        given = self.kernel_arguments()
+        if name != "step":
+            del given["max_steps"]
+        if name == "observe":
+            del given["HOST_CLOCK"]
         grid = (-(-self.num_envs // self._launch["BLOCK"]),)
         with self._on_device():
             getattr(self._kernels, name)[grid](
-                num_envs=self.num_envs,
-                stride=self._stride,
-                constants=self._params,
-                **self._memory,
+                **given,
                 obs=results.obs,
                 reward=results.reward,
                 terminated=results.terminated,
                 truncated=results.truncated,
                 action_mask=results.action_mask,
-                host_ns=host_ns,
                 WIDE=results.reward.numel() * self._widest >= 1 << 31,
                 **arguments,
                 **self._launch,

@@ -11,10 +11,10 @@ from operant.envs.rules import NUMPY_DTYPES, Rules
 from operant.lang.source import COMPOSED, word_program
 from operant.lang.trace import FLOAT, Program
 from operant.vector.cards import interpreted
-from operant.vector.triton_source import RECORD, rows
+from operant.vector.triton_text import RECORD, rows
 
 KINDS = {"floats": torch.float32, "ints": torch.int32, "flags": torch.bool}
-"""Dtypes of the tensors of rows, see `triton_source.rows`."""
+"""Dtypes of the tensors of rows, see `triton_text.rows`."""
 _SMALL = 1 << 15
 """Up to so many environments a step waits for latencies, beyond for memory."""
 _HEAVY = 400

@@ -52,28 +52,41 @@ def _on_host(job: Job) -> Choice:
 
 
 def _on_card(job: Job) -> Choice:
-    """`graph` or `eager`, with environments on the card."""
+    """`fused`, `graph` or `eager`, with environments on the card."""
     from operant.ppo.engines.device import DeviceEngine
     from operant.ppo.engines.graph import CannotCaptureError, GraphEngine
 
     wanted = job.config.run.engine
     if wanted == "eager":
         return Choice(DeviceEngine(job), "as asked")
+    fastest = "as asked" if wanted != "auto" else "the fastest for this job"
+    if wanted in ("auto", "fused"):
+        from operant.ppo.engines.fused_scope import why_not_fused_on_card
+
+        reason = why_not_fused_on_card(job)
+        if reason is None and (job.device.type == "cuda" or wanted == "fused"):
+            from operant.ppo.engines.fused_cuda import FusedCudaEngine, FusedKernels
+
+            kind = FusedCudaEngine if job.device.type == "cuda" else FusedKernels
+            return Choice(_fitting(kind, job), fastest)
+        fastest = f"the fused engine cannot do this job: {reason}"
     why = _why_not_graph(job)
     if why is None:
         try:
-            engine = GraphEngine(job)
+            return Choice(_fitting(GraphEngine, job), fastest)
         except CannotCaptureError as error:
             why = str(error)
-        except torch.OutOfMemoryError as error:
-            raise MemoryError(
-                f"training {job.env.num_envs:,} environments with {job.config.ppo.num_steps} steps "
-                f"a rollout does not fit on {job.device}; try half as many"
-            ) from error
-        else:
-            reasons = {"graph": "as asked", "fused": "the fused engine runs on CPUs so far"}
-            return Choice(engine, reasons.get(wanted, "the fastest for this job"))
     return Choice(DeviceEngine(job), f"the graph engine cannot do this job: {why}")
+
+
+def _fitting(kind: type[Engine], job: Job) -> Engine:
+    try:
+        return kind(job)
+    except torch.OutOfMemoryError as error:
+        raise MemoryError(
+            f"training {job.env.num_envs:,} environments with {job.config.ppo.num_steps} steps "
+            f"a rollout does not fit on {job.device}; try half as many"
+        ) from error
 
 
 def _why_not_fused(job: Job) -> str | None:

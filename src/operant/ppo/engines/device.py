@@ -85,6 +85,10 @@ class DeviceEngine(BaseEngine):
         limit = self.env.max_episode_steps
         self._finals = 0 if limit is None else 1 + (ppo.num_steps - 1) // limit
         self._summary: np.ndarray | None = None
+        self._set_up()
+
+    def _set_up(self) -> None:
+        """Whatever else an engine needs, before anything runs."""
 
     def _bytes_per_env(self, obs: Tensor) -> int:
         """Memory that a rollout takes for each environment, networks included."""

@@ -19,9 +19,30 @@ from operant.ppo.job import Job
 
 MOST_LAYERS = 3
 MOST_NEURONS = 256
+MOST_NEURONS_ON_CARD = 128
+MOST_INPUTS, MOST_OUTPUTS = 64, 32
+"""Of a network on the card."""
 
 
-def why_not_fused(job: Job) -> str | None:
+def why_not_fused_on_card(job: Job) -> str | None:
+    """The same for the one on the card, whose networks are smaller and whose products may be less
+    precise."""
+    if job.config.run.precision == "fp16":
+        return "it computes in bf16, tf32 or fp32, not fp16"
+    reason = why_not_fused(job, MOST_NEURONS_ON_CARD)
+    if reason is not None:
+        return reason
+    policy = job.policy
+    assert isinstance(policy, ActorCritic)
+    inputs, outputs = policy.actor[0].in_features, policy.actor_head.out_features
+    if inputs > MOST_INPUTS:  # type: ignore[operator]
+        return f"its networks have {MOST_INPUTS} inputs at most, not {inputs}"
+    if outputs + (policy.critic is None) > MOST_OUTPUTS:
+        return f"its networks have {MOST_OUTPUTS} outputs at most, not {outputs}"
+    return None
+
+
+def why_not_fused(job: Job, most_neurons: int = MOST_NEURONS) -> str | None:
     """Why the fused engine cannot do a job, as the end of a sentence; None if it can."""
     policy = job.policy
     if type(policy) not in (ActorCritic, ContinuousActorCritic, DiscreteActorCritic):
@@ -33,7 +54,7 @@ def why_not_fused(job: Job) -> str | None:
         return f"it does not know the distribution {type(job.distribution).__name__}"
     trunks = [policy.actor] if policy.critic is None else [policy.actor, policy.critic]
     for trunk in trunks:
-        reason = _why_not_trunk(trunk)
+        reason = _why_not_trunk(trunk, most_neurons)
         if reason is not None:
             return reason
     if len({type(trunk[1]) for trunk in trunks}) > 1:
@@ -86,7 +107,7 @@ def _why_not_parameters(job: Job, policy: ActorCritic, trunks: list[nn.Sequentia
     return None
 
 
-def _why_not_trunk(trunk: nn.Module) -> str | None:
+def _why_not_trunk(trunk: nn.Module, most_neurons: int) -> str | None:
     layers = list(trunk) if isinstance(trunk, nn.Sequential) else []
     pairs = list(zip(layers[::2], layers[1::2], strict=False))
     known = tuple(ACTIVATIONS.values())
@@ -99,6 +120,6 @@ def _why_not_trunk(trunk: nn.Module) -> str | None:
     if len({type(activation) for _, activation in pairs}) > 1:
         return "its layers have one activation"
     widest = max(layer.out_features for layer, _ in pairs if isinstance(layer, nn.Linear))
-    if widest > MOST_NEURONS:
-        return f"its hidden layers have {MOST_NEURONS} neurons at most, not {widest}"
+    if widest > most_neurons:
+        return f"its hidden layers have {most_neurons} neurons at most, not {widest}"
     return None

@@ -49,7 +49,7 @@ class GraphEngine(DeviceEngine):
         self._places: list[int] = []
         self.compiled = False
         """Whether `torch.compile` fused operations."""
-        level = compile_level(job.config.run)
+        level = self._compile_level()
         if level != "off":
             self._compile(level)
         self._capture()
@@ -63,6 +63,9 @@ class GraphEngine(DeviceEngine):
         return [tensor.data_ptr() for tensor in self.job.policy.state_dict().values()]
 
     # compile --------------------------------------------------------------------------------
+    def _compile_level(self) -> str:
+        return compile_level(self.job.config.run)
+
     def _compile(self, level: str) -> None:
         """Replace what a step and a minibatch do by compiled functions, if that works here."""
         plain = {name: getattr(self, name) for name in ("_act", "_value", "_loss", "_apply")}

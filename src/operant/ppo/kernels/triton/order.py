@@ -35,12 +35,19 @@ def _orders(
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = place < count
     mine = keys + epoch * 2 * ROUNDS
-    x = _mixed(place.to(tl.uint64), mine, BITS, ROUNDS)
-    beyond = here & (x >= count)
+    sample = shuffled(tl.where(here, place, 0), mine, count, BITS, ROUNDS)
+    tl.store(out + epoch.to(tl.int64) * count + place, sample, mask=here)
+
+
+@triton.jit
+def shuffled(place, keys, count, BITS: tl.constexpr, ROUNDS: tl.constexpr):  # noqa: N803
+    """Which sample comes at each `place`, int32 below `count`; int32."""
+    x = _mixed(place.to(tl.uint64), keys, BITS, ROUNDS)
+    beyond = x >= count
     while tl.max(beyond.to(tl.int32), 0) > 0:  # walk on until the number is one of the count
-        x = tl.where(beyond, _mixed(x, mine, BITS, ROUNDS), x)
-        beyond = here & (x >= count)
-    tl.store(out + epoch.to(tl.int64) * count + place, x.to(tl.int32), mask=here)
+        x = tl.where(beyond, _mixed(x, keys, BITS, ROUNDS), x)
+        beyond = x >= count
+    return x.to(tl.int32)
 
 
 @triton.jit

@@ -1,0 +1,302 @@
+"""The `fused` engine on the card: rollouts and updates whose activations never leave the chip.
+
+For multilayer perceptrons of `operant.models` on environments of the ``cuda`` backend. Parameters,
+optimiser and rollout stay where they are, in PyTorch's memory: checkpoints, evaluation, export,
+callbacks and other engines see what they always see. The kernels are in
+`operant.ppo.kernels.triton`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from operant.models.actor_critic import ActorCritic, OneHot
+from operant.models.distributions import Categorical, Gaussian, MultiCategorical
+from operant.ppo.engines.base import FIGURES
+from operant.ppo.engines.device import RECENT, DeviceEngine
+from operant.ppo.engines.graph import GraphEngine
+from operant.ppo.kernels.triton.adam import State, adam_step, steps_programs
+from operant.ppo.kernels.triton.episodes import last_episodes
+from operant.ppo.kernels.triton.layers import NUMBERS
+from operant.ppo.kernels.triton.moments import SPLIT, advantage_moments
+from operant.ppo.kernels.triton.networks import Network, Networks, addresses
+from operant.ppo.kernels.triton.rollout import rollout_kernel, rollout_options
+from operant.ppo.kernels.triton.rollout_source import Acting
+from operant.ppo.kernels.triton.samples import Columns, pack_samples
+from operant.ppo.kernels.triton.update import (
+    CHOICES,
+    GAUSSIAN,
+    GAUSSIAN_BY_STATE,
+    SUMS,
+    Arrays,
+    launch_options,
+    train_tiles,
+)
+from operant.ppo.kernels.triton.weights import pack_weights
+
+PROGRAMS = 2
+"""Programs of an update for each of the card's processors and networks."""
+
+
+class FusedKernels(DeviceEngine):
+    """The engine without a graph: each kernel is launched when it is reached."""
+
+    name = "fused"
+    preferred_precision = "bf16"
+
+    def _set_up(self) -> None:
+        job, ppo = self.job, self.job.config.ppo
+        policy = job.policy
+        assert isinstance(policy, ActorCritic)
+        self._networks = nets = Networks(policy, job.optimizer.parameters)
+        self._columns = Columns.of(
+            int(np.prod(job.distribution.action_shape)),
+            job.mask_size,
+            self.buffer.obs[0, 0].numel(),
+            ppo.value_clip,
+        )
+        dtype = torch.bfloat16 if self.precision == "bf16" else torch.float32
+        jobs, programs = ppo.epochs * ppo.minibatches, self._programs()
+
+        def new(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+            return torch.zeros(shape, dtype=dtype, device=self.device)
+
+        full = new(nets.size)
+        low = new(nets.size, dtype=dtype) if dtype == torch.bfloat16 else full
+        count = len(nets.places)
+        self._step = State(
+            addresses=addresses(job.optimizer.parameters, self.device),
+            places=torch.from_numpy(nets.places).to(self.device),
+            full=full,
+            low=low,
+            gradient=job.optimizer.gradient,
+            squares=new(steps_programs(count)),
+            exp_avg=job.optimizer.exp_avg,
+            exp_avg_sq=job.optimizer.exp_avg_sq,
+            rate=self._rates[0:1],
+            taken=self._rates[2:3],
+            active=self._active,
+        )
+        part, first = self._head_columns(nets.actor)
+        self._arrays = Arrays(
+            samples=new(len(self.buffer), self._columns.row),
+            low=low,
+            full=full,
+            statistics=new(2, self._columns.numbers),
+            one_hot=self._one_hot(nets.actor.inputs),
+            parts=part,
+            firsts=first,
+            moments=new(jobs, 2),
+            keys=self._keys,
+            clip=self._rates[1:2],
+            gradients=new(programs, nets.size),
+            sums=new(programs, SUMS),
+        )
+        self._set_rollout()
+        self._moment_parts = new(jobs, SPLIT, 2, dtype=torch.float64)
+        self._launches = self._network_launches()
+
+    def _set_rollout(self) -> None:
+        """The kernel that plays, and its arguments."""
+        dist, env = self.job.distribution, self.env
+        starts: tuple[int, ...] = ()
+        bounds, numbers = np.zeros(1, np.float32), 0
+        if isinstance(dist, Gaussian):
+            bounds, numbers = np.concatenate([dist.low, dist.high]), len(dist.low)
+        elif isinstance(dist, Categorical):
+            starts = (dist.start,)
+        elif isinstance(dist, MultiCategorical):
+            starts = tuple(dist.start)
+        outputs = self._policy.actor_head.out_features
+        acting = Acting(
+            networks=self._networks,
+            outputs=outputs,
+            starts=starts,
+            numbers=numbers,
+            by_state=numbers > 0 and outputs == dist.head_size,
+            one_hot=isinstance(self._policy.encode, OneHot),
+        )
+        self._bounds = torch.from_numpy(bounds).to(self.device)
+        self._rollout = rollout_kernel(env.rules, acting)
+
+    def _programs(self) -> int:
+        """Programs that share a minibatch."""
+        if self.device.type == "cpu":
+            return 3
+        return PROGRAMS * torch.cuda.get_device_properties(self.device).multi_processor_count
+
+    def _head_columns(self, net: Network) -> tuple[Tensor, Tensor]:
+        """Which choice each column of the head belongs to, and that choice's first column."""
+        dist = self.job.distribution
+        parts, firsts = np.full(net.head, -1, np.int32), np.zeros(net.head, np.int32)
+        if isinstance(dist, Gaussian):
+            parts[: dist.head_size // 2] = np.arange(dist.head_size // 2)
+        else:
+            assert isinstance(dist, Categorical | MultiCategorical)
+            sizes = [dist.head_size] if isinstance(dist, Categorical) else dist.sizes
+            begin = np.cumsum([0, *sizes])
+            for k, size in enumerate(sizes):
+                parts[begin[k] : begin[k] + size], firsts[begin[k] : begin[k] + size] = k, begin[k]
+        return torch.from_numpy(parts).to(self.device), torch.from_numpy(firsts).to(self.device)
+
+    def _one_hot(self, inputs: int) -> Tensor:
+        """Number of the observation, and its value, that each input stands for; int32."""
+        encode = self._policy.encode
+        table = np.full((inputs, 2), -1, np.int32)
+        if isinstance(encode, OneHot):
+            at = 0
+            for k, (size, start) in enumerate(zip(encode.sizes, encode.starts, strict=True)):
+                table[at : at + size, 0], table[at : at + size, 1] = k, start + np.arange(size)
+                at += size
+        return torch.from_numpy(table).to(self.device)
+
+    @property
+    def _policy(self) -> ActorCritic:
+        policy = self.job.policy
+        assert isinstance(policy, ActorCritic)
+        return policy
+
+    def _constants(self) -> dict[str, Any]:
+        """What kernels know of the job when they are compiled."""
+        dist, ppo, normalizer = self.job.distribution, self.job.config.ppo, self.job.obs_normalizer
+        outputs = self._policy.actor_head.out_features
+        kind, parts = CHOICES, max(1, self._columns.actions)
+        if isinstance(dist, Gaussian):
+            kind = GAUSSIAN_BY_STATE if outputs == dist.head_size else GAUSSIAN
+        activation = type(self._policy.actor[1]).__name__.lower()
+        return {
+            "OUTPUTS": outputs,
+            "DISTRIBUTION": kind,
+            "PARTS": parts,
+            "ONE_HOT": isinstance(self._policy.encode, OneHot),
+            "LIMIT": 0.0 if normalizer is None else float(normalizer.clip),
+            "ACTIVATION": NUMBERS[activation],
+            "QUICK": self.precision == "bf16" and self.device.type == "cuda",
+            "PRECISION": "tf32" if self.precision == "tf32" else "ieee",
+            "NORMALIZE": ppo.normalize_advantage,
+            "VALUE_CLIP": float(ppo.value_clip),
+            "VALUE_COEF": float(ppo.value_coef),
+            "ENTROPY_COEF": float(ppo.entropy_coef),
+            "MINIBATCHES": ppo.minibatches,
+            **self._columns.constants(),
+        }
+
+    def _network_launches(self) -> list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
+        """Arguments of the launches of a minibatch: one for each network."""
+        nets, constants = self._networks, self._constants()
+        jobs = [(nets.actor, True, nets.shared)]
+        if not nets.shared:
+            jobs.append((nets.critic, False, True))
+        return [
+            (
+                net.constants(),
+                {**constants, "ACTOR": actor, "CRITIC": critic},
+                launch_options(max(net.widths)),
+            )
+            for net, actor, critic in jobs
+        ]
+
+    def _rounded_weights(self) -> tuple[dict[str, Tensor], list[torch.nn.Parameter]]:  # type: ignore[override]
+        return {}, []
+
+    # collect --------------------------------------------------------------------------------
+    @torch.no_grad()
+    def _collect(self) -> None:
+        b, env, arrays, seed = self.buffer, self.env, self._arrays, self.job.config.run.seed
+        constants = self._constants()
+        self._read_weights()
+        options = rollout_options(env.num_envs)
+        self._rollout[(-(-env.num_envs // options["BLOCK"]),)](
+            **env.kernel_arguments(),
+            obs=b.obs,
+            reward=b.reward,
+            terminated=b.terminated,
+            truncated=b.truncated,
+            action_mask=b.action_mask,
+            action=b.action,
+            log_prob=b.log_prob,
+            value=b.values,
+            final_value=b.final_value,
+            final_obs=b.final_obs,
+            report=b.report,
+            low=arrays.low,
+            full=arrays.full,
+            statistics=arrays.statistics,
+            one_hot=arrays.one_hot,
+            parts=arrays.parts,
+            firsts=arrays.firsts,
+            bounds=self._bounds,
+            first_step=self._first_step,
+            policy_low=_signed(seed),
+            policy_high=_signed(seed >> 32),
+            STEPS=b.num_steps,
+            WIDE=b.obs.numel() >= 1 << 31 or b.report.numel() >= 1 << 31,
+            **{name: constants[name] for name in ("ACTIVATION", "QUICK", "PRECISION", "LIMIT")},
+            **options,
+        )
+        env.take_over(self._results(b.num_steps - 1))
+        last_episodes(b.terminated, b.truncated, b.report, RECENT, self._recent)
+        if self.job.config.run.nan_guard:
+            self._checks[0] = self._sum_of_all()
+
+    # update ---------------------------------------------------------------------------------
+    def _update(self) -> None:
+        job, ppo = self.job, self.job.config.ppo
+        arrays, step, adam = self._arrays, self._step, job.optimizer
+        self._active.fill_(1.0)
+        self._checks[1].zero_()
+        self._read_weights()
+        pack_samples(self.buffer, self._columns, arrays.samples)
+        if ppo.normalize_advantage:
+            flat = self.buffer.advantage.view(-1)
+            advantage_moments(flat, self._keys, ppo.minibatches, self._moment_parts, arrays.moments)
+        row = 0
+        for _ in range(ppo.epochs):
+            self._checks[1] += self._active[0]
+            for _ in range(ppo.minibatches):
+                for net, constants, launch in self._launches:
+                    train_tiles(arrays, net, constants, row, launch)
+                adam_step(
+                    step,
+                    arrays.gradients,
+                    arrays.sums,
+                    self._figures[row],
+                    eps=adam.eps,
+                    betas=adam.betas,
+                    max_norm=ppo.max_grad_norm,
+                    guard=job.config.run.nan_guard,
+                )
+                row += 1
+            if ppo.target_kl:
+                kl = self._figures[row - ppo.minibatches : row, FIGURES.index("kl")].mean()
+                self._active.mul_(kl <= ppo.target_kl)
+        if job.obs_normalizer is not None:
+            job.obs_normalizer.update(self.buffer.flat("obs")[0])
+
+    def _read_weights(self) -> None:
+        """Copy weights and statistics to where kernels read them; someone may have changed them."""
+        step, normalizer = self._step, self.job.obs_normalizer
+        pack_weights(step.addresses, step.places, step.full, step.low)
+        if normalizer is not None:
+            self._arrays.statistics[0].copy_(normalizer.mean)
+            self._arrays.statistics[1].copy_(normalizer.scale())
+
+
+def _signed(word: int) -> int:
+    """The low 32 bits as an int32."""
+    return word & 0x7FFFFFFF | -(word & 0x80000000)
+
+
+class FusedCudaEngine(FusedKernels, GraphEngine):
+    """See `operant.ppo.job.Engine`."""
+
+    def _compile_level(self) -> str:
+        return "off"
+
+    def _capture(self) -> None:
+        self._step.addresses.copy_(addresses(self.job.optimizer.parameters, self.device))
+        super()._capture()

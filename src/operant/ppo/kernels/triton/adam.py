@@ -1,0 +1,185 @@
+"""Add up the parts of a gradient, limit it, and let Adam step: every number stays on the card."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from operant.vector.cards import interpreted
+
+BLOCK = 128
+"""Weights of a program."""
+
+
+class State(NamedTuple):
+    """What a step reads and writes; P weights, all on one card."""
+
+    addresses: Tensor  # int64 [P]: where each weight is
+    places: Tensor  # int32 [P]: and its copy, see `Networks`
+    full: Tensor  # float32: the copies
+    low: Tensor  # the same in the precision of products
+    gradient: Tensor  # float32 [P]
+    squares: Tensor  # float32 [programs of a step]
+    exp_avg: Tensor  # float32 [P]
+    exp_avg_sq: Tensor  # float32 [P]
+    rate: Tensor  # float64 [1]
+    taken: Tensor  # float64 [1]: steps so far
+    active: Tensor  # float32 [1]: 0 for a step that moves nothing
+
+
+def steps_programs(count: int) -> int:
+    """Programs that share `count` weights."""
+    return 1 if interpreted() else -(-count // BLOCK)
+
+
+def adam_step(
+    state: State,
+    gradients: Tensor,
+    sums: Tensor,
+    figures: Tensor,
+    *,
+    eps: float,
+    betas: tuple[float, float],
+    max_norm: float,
+    guard: bool,
+) -> None:
+    """One step, and the figures of the minibatch.
+
+    Args:
+        state: see there.
+        gradients: float32 ``[parts, size]``: added up in their order.
+        sums: float32 ``[parts, 8]``: those of the figures.
+        figures: float32 ``[6]``: written, the gradient's norm last.
+        eps, betas: Adam's.
+        max_norm: how long the gradient may be; 0: any length.
+        guard: whether a number that is not finite moves nothing.
+    """
+    count = len(state.places)
+    programs = steps_programs(count)
+    block = 1 << (count - 1).bit_length() if interpreted() else BLOCK
+    sizes = {"BLOCK": block, "PARTS": len(gradients), "ROWS": 16}
+    _add[(programs,)](
+        gradients,
+        sums,
+        state.places,
+        state.gradient,
+        state.squares,
+        state.taken,
+        state.active,
+        figures,
+        count,
+        gradients.stride(0),
+        **sizes,
+    )
+    _step[(programs,)](
+        *state,
+        figures,
+        count,
+        EPS=eps,
+        BETA1=betas[0],
+        BETA2=betas[1],
+        MAX_NORM=max_norm,
+        GUARD=guard,
+        PROGRAMS=programs,
+        SQUARES=1 << (programs - 1).bit_length(),
+        BLOCK=block,
+    )
+
+
+@triton.jit
+def _add(
+    gradients,
+    sums,
+    places,
+    gradient,
+    squares,
+    steps,
+    active,
+    figures,
+    count,
+    stride,
+    PARTS: tl.constexpr,  # noqa: N803
+    ROWS: tl.constexpr,  # noqa: N803
+    BLOCK: tl.constexpr,  # noqa: N803
+):
+    j = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    here = j < count
+    place = tl.load(places + j, mask=here, other=0)
+    rows = tl.arange(0, ROWS)
+    total = tl.zeros([ROWS, BLOCK], tl.float32)
+    for first in range(0, PARTS, ROWS):
+        there = (first + rows < PARTS)[:, None] & here[None, :]
+        part = gradients + (first + rows)[:, None].to(tl.int64) * stride + place[None, :]
+        total += tl.load(part, mask=there, other=0.0)
+    found = tl.sum(total, 0)
+    tl.store(gradient + j, found, mask=here)
+    tl.store(squares + tl.program_id(0), tl.sum(tl.where(here, found * found, 0.0), 0))
+    if tl.program_id(0) == 0:
+        kinds = tl.arange(0, 8)
+        figure = tl.zeros([ROWS, 8], tl.float32)
+        for first in range(0, PARTS, ROWS):
+            there = (first + rows < PARTS)[:, None]
+            figure += tl.load(
+                sums + (first + rows)[:, None] * 8 + kinds[None, :], mask=there, other=0.0
+            )
+        tl.store(figures + kinds, tl.sum(figure, 0), mask=kinds < 5)
+        tl.store(steps, tl.load(steps) + tl.load(active).to(tl.float64))
+
+
+@triton.jit
+def _step(
+    addresses,
+    places,
+    full,
+    low,
+    gradient,
+    squares,
+    exp_avg,
+    exp_avg_sq,
+    rate,
+    steps,
+    active,
+    figures,
+    count,
+    EPS: tl.constexpr,  # noqa: N803
+    BETA1: tl.constexpr,  # noqa: N803
+    BETA2: tl.constexpr,  # noqa: N803
+    MAX_NORM: tl.constexpr,  # noqa: N803
+    GUARD: tl.constexpr,  # noqa: N803
+    PROGRAMS: tl.constexpr,  # noqa: N803
+    SQUARES: tl.constexpr,  # noqa: N803
+    BLOCK: tl.constexpr,  # noqa: N803
+):
+    each = tl.arange(0, SQUARES)
+    norm = tl.sqrt(tl.sum(tl.load(squares + each, mask=each < PROGRAMS, other=0.0), 0))
+    j = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    here = j < count
+    going = tl.load(active + tl.zeros([BLOCK], tl.int32)) > 0.0
+    g = tl.load(gradient + j, mask=here, other=0.0)
+    if MAX_NORM > 0.0:
+        g = g * tl.minimum(MAX_NORM / (norm + 1e-6), 1.0)
+    if GUARD:
+        g = tl.where((g - g) == 0.0, g, 0.0)
+    taken = tl.maximum(tl.load(steps), 1.0)
+    mean = tl.load(exp_avg + j, mask=here, other=0.0)
+    square = tl.load(exp_avg_sq + j, mask=here, other=0.0)
+    mean += (g - mean) * (1.0 - BETA1)
+    square += (g * g - square) * (1.0 - BETA2)
+    left1 = (1.0 - tl.exp2(taken * tl.log2(tl.full([], BETA1, tl.float64)))).to(tl.float32)
+    left2 = (1.0 - tl.exp2(taken * tl.log2(tl.full([], BETA2, tl.float64)))).to(tl.float32)
+    root = tl.sqrt(square / left2) + EPS
+    moving = here & going
+    place = tl.load(places + j, mask=here, other=0)
+    weight = tl.load(addresses + j, mask=here, other=0).to(tl.pointer_type(tl.float32))
+    value = tl.load(weight, mask=here, other=0.0)
+    value -= mean / root * (tl.load(rate).to(tl.float32) / left1)
+    tl.store(exp_avg + j, mean, mask=moving)
+    tl.store(exp_avg_sq + j, square, mask=moving)
+    tl.store(weight, value, mask=moving)
+    tl.store(full + place, value, mask=moving)
+    tl.store(low + place, value.to(low.dtype.element_ty), mask=moving)
+    if tl.program_id(0) == 0:
+        tl.store(figures + 5, norm)

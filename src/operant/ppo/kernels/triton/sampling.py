@@ -1,0 +1,62 @@
+"""Draw actions from heads: what `operant.models.distributions` does, on a tile of environments."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from operant.lang.triton_words import philox, unit
+from operant.models.names import LOG_STD_RANGE
+
+LOWEST, HIGHEST = (tl.constexpr(float(x)) for x in LOG_STD_RANGE)
+HALF_LOG_2PI = tl.constexpr(0.9189385332046727)
+TWO_PI = tl.constexpr(6.283185307179586)
+
+
+@triton.jit
+def policy_uniforms(step, i, seed_low, seed_high, block):
+    """Four of the policy's numbers at `step`, int64, as in `operant.ppo.noise`."""
+    zero = tl.zeros_like(i).to(tl.uint32)
+    w0, w1, w2, w3 = philox(
+        zero + step.to(tl.uint32),
+        zero + (step >> 32).to(tl.uint32),
+        zero + tl.cast(seed_high, tl.int32).to(tl.uint32, bitcast=True),
+        block,
+        zero + tl.cast(seed_low, tl.int32).to(tl.uint32, bitcast=True),
+        i.to(tl.uint32),
+    )
+    return unit(w0), unit(w1), unit(w2), unit(w3)
+
+
+@triton.jit
+def choose(log_probs, mine, uniform):
+    """The column of one choice, counted from its first, that a number in [0, 1) stands for: the
+    first whose cumulated probability exceeds it."""
+    probs = tl.where(mine & (log_probs > float("-inf")), tl.exp(log_probs), 0.0)
+    cumulated = tl.cumsum(probs, 1)
+    # Scaled by the sum, which rounding may leave below 1: what has probability 0 is never chosen.
+    reached = uniform * tl.max(cumulated, 1)
+    return tl.sum((mine & (cumulated <= reached[:, None])).to(tl.int32), 1)
+
+
+@triton.jit
+def pick(head, column, k):
+    """Column `k` of a tile."""
+    return tl.sum(tl.where((column == k)[None, :], head, 0.0), 1)
+
+
+@triton.jit
+def gaussian(mean, log_std, one, two):
+    """A normal number from two in [0, 1), and the logarithm of its density."""
+    log_std = tl.minimum(tl.maximum(log_std, LOWEST), HIGHEST)
+    normal = tl.sqrt(-2.0 * tl.log(1.0 - one)) * tl.cos(TWO_PI * two)
+    action = mean + tl.exp(log_std) * normal
+    # Not from `normal`: the action is rounded, and it is what the update will look at.
+    miss = (action - mean) * tl.exp(-log_std)
+    return action, -0.5 * miss * miss - HALF_LOG_2PI - log_std
+
+
+@triton.jit
+def limited(action, low, high):
+    """The nearest number within bounds; NaN stays what it is."""
+    return tl.where(action < low, low, tl.where(action > high, high, action))
