@@ -103,19 +103,19 @@ class FusedKernels(DeviceEngine):
     def _set_rollout(self) -> None:
         """The kernel that plays, and its arguments."""
         dist, env = self.job.distribution, self.env
-        starts: tuple[int, ...] = ()
+        sizes: list[int] = []
+        starts: list[int] = []
         bounds, numbers = np.zeros(1, np.float32), 0
         if isinstance(dist, Gaussian):
             bounds, numbers = np.concatenate([dist.low, dist.high]), len(dist.low)
-        elif isinstance(dist, Categorical):
-            starts = (dist.start,)
-        elif isinstance(dist, MultiCategorical):
-            starts = tuple(dist.start)
+        else:
+            sizes, starts = self._choices()
         outputs = self._policy.actor_head.out_features
         acting = Acting(
             networks=self._networks,
             outputs=outputs,
-            starts=starts,
+            sizes=tuple(sizes),
+            starts=tuple(starts),
             numbers=numbers,
             by_state=numbers > 0 and outputs == dist.head_size,
             one_hot=isinstance(self._policy.encode, OneHot),
@@ -136,12 +136,19 @@ class FusedKernels(DeviceEngine):
         if isinstance(dist, Gaussian):
             parts[: dist.head_size // 2] = np.arange(dist.head_size // 2)
         else:
-            assert isinstance(dist, Categorical | MultiCategorical)
-            sizes = [dist.head_size] if isinstance(dist, Categorical) else dist.sizes
+            sizes, _ = self._choices()
             begin = np.cumsum([0, *sizes])
             for k, size in enumerate(sizes):
                 parts[begin[k] : begin[k] + size], firsts[begin[k] : begin[k] + size] = k, begin[k]
         return torch.from_numpy(parts).to(self.device), torch.from_numpy(firsts).to(self.device)
+
+    def _choices(self) -> tuple[list[int], list[int]]:
+        """How many actions each choice has, and what they are numbered from."""
+        dist = self.job.distribution
+        assert isinstance(dist, Categorical | MultiCategorical)
+        if isinstance(dist, Categorical):
+            return [dist.head_size], [dist.start]
+        return dist.sizes, dist.start
 
     def _one_hot(self, inputs: int) -> Tensor:
         """Number of the observation, and its value, that each input stands for; int32."""

@@ -37,7 +37,7 @@ _HEADER = """
 from operant.ppo.kernels.triton.inputs import normalize
 from operant.ppo.kernels.triton.layers import activate, matrix, product, vector
 from operant.ppo.kernels.triton.loss import log_softmax
-from operant.ppo.kernels.triton.sampling import choose, gaussian, limited, pick, policy_uniforms
+from operant.ppo.kernels.triton.sampling import gaussian, limited, pick, policy_uniforms
 """
 _ARGUMENTS = """\
     num_envs, stride, constants, floats, ints, flags, records, obs, reward, terminated,
@@ -56,8 +56,10 @@ class Acting:
     networks: Networks
     outputs: int
     """Columns of the actor's head."""
+    sizes: tuple[int, ...]
+    """How many actions each choice has; empty for numbers."""
     starts: tuple[int, ...]
-    """What each choice is numbered from; empty for numbers."""
+    """What they are numbered from."""
     numbers: int
     """Numbers of an action that are drawn from normal distributions; 0 for choices."""
     by_state: bool
@@ -181,7 +183,7 @@ def _act(rules: Rules, acting: Acting) -> list[str]:
     else:
         lines += _value(acting)
     lines.append("tl.store(value + row, v, mask=here)")
-    drawn_numbers = 2 * acting.numbers or len(acting.starts)
+    drawn_numbers = 2 * acting.numbers or len(acting.sizes)
     lines.append("step = tl.load(first_step) + t")
     for k in range(-(-drawn_numbers // 4)):
         names = ", ".join(f"z{4 * k + j}" for j in range(4))
@@ -192,7 +194,7 @@ def _act(rules: Rules, acting: Acting) -> list[str]:
 
 
 def _act_choices(rules: Rules, acting: Acting) -> list[str]:
-    parts = len(acting.starts)
+    parts = len(acting.sizes)
     lines = ["logits = head"]
     if rules.mask is not None:
         width = acting.networks.actor.head
@@ -204,17 +206,33 @@ def _act_choices(rules: Rules, acting: Acting) -> list[str]:
         ]
     lines += [
         f"log_probs = log_softmax(logits, part, {parts})",
+        'probs = tl.where(log_probs > float("-inf"), tl.exp(log_probs), 0.0)',
         "lp = tl.zeros([BLOCK], tl.float32)",
     ]
-    for k, start in enumerate(acting.starts):
+    first = 0
+    for k, (size, start) in enumerate(zip(acting.sizes, acting.starts, strict=True)):
         lines += [
-            f"mine = part == {k}",
-            f"taken = choose(log_probs, mine, z{k})",
-            "lp += tl.sum(tl.where(mine & (offset == taken[:, None]), log_probs, 0.0), 1)",
+            *_chosen(first, size, f"z{k}"),
+            f"mine = (part == {k}) & (offset == taken[:, None])",
+            "lp += tl.sum(tl.where(mine, log_probs, 0.0), 1)",
             f"tl.store(action + row * {parts} + {k}, taken.to(tl.int64), mask=here)",
             f"a{k} = taken + {start}" if start else f"a{k} = taken",
         ]
+        first += size
     return lines
+
+
+def _chosen(first: int, size: int, uniform: str) -> list[str]:
+    """The action, ``taken``, that a number stands for: the first whose cumulated probability
+    exceeds it. Scaled by their sum, which rounding may leave below 1, the number stays below the
+    last of them: what has probability 0 is never chosen."""
+    sums = [f"pick(probs, column, {first})"]
+    sums += [f"c{k - 1} + pick(probs, column, {first + k})" for k in range(1, size)]
+    return [
+        *[f"c{k} = {text}" for k, text in enumerate(sums)],
+        f"reached = {uniform} * c{size - 1}",
+        f"taken = {' + '.join(f'(c{k} <= reached).to(tl.int32)' for k in range(size))}",
+    ]
 
 
 def _act_numbers(acting: Acting) -> list[str]:

@@ -29,17 +29,6 @@ def policy_uniforms(step, i, seed_low, seed_high, block):
 
 
 @triton.jit
-def choose(log_probs, mine, uniform):
-    """The column of one choice, counted from its first, that a number in [0, 1) stands for: the
-    first whose cumulated probability exceeds it."""
-    probs = tl.where(mine & (log_probs > float("-inf")), tl.exp(log_probs), 0.0)
-    cumulated = tl.cumsum(probs, 1)
-    # Scaled by the sum, which rounding may leave below 1: what has probability 0 is never chosen.
-    reached = uniform * tl.max(cumulated, 1)
-    return tl.sum((mine & (cumulated <= reached[:, None])).to(tl.int32), 1)
-
-
-@triton.jit
 def pick(head, column, k):
     """Column `k` of a tile."""
     return tl.sum(tl.where((column == k)[None, :], head, 0.0), 1)
