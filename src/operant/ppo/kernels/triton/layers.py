@@ -97,7 +97,9 @@ def slope(kept, KIND: tl.constexpr):  # noqa: N803
 
 @triton.jit
 def layer(x, weights, bias, KIND: tl.constexpr, QUICK: tl.constexpr, PRECISION: tl.constexpr):  # noqa: N803
-    """A hidden layer: its results, and what its way back needs."""
-    z = product(x, weights, PRECISION) + bias[None, :]
+    """A hidden layer: its results, and what its way back needs. The first one has no `bias`."""
+    z = product(x, weights, PRECISION)
+    if bias is not None:
+        z += bias[None, :]
     active = activate(z, KIND, QUICK)
     return active, kept(z, active, KIND)

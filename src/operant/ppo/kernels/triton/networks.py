@@ -1,8 +1,9 @@
 """Where the kernels find a policy's weights: one vector, padded to the sizes that products want.
 
-A network lies there as ``matrix | bias | matrix | bias | ...``, its head last, then the logarithms
-of the deviations if they are parameters. A matrix is ``[inputs, outputs]``, turned against
-PyTorch's. What is padding is 0 and stays 0. Gradients have the same layout.
+A network lies there as ``matrix | matrix | bias | ...``, its head last, then the logarithms of the
+deviations if they are parameters. A matrix is ``[inputs, outputs]``, turned against PyTorch's. The
+first layer's bias is a row of its matrix, for an input that is always 1. What is padding is 0 and
+stays 0. Gradients have the same layout.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ class Network:
     matrices: tuple[int, ...]
     """Places after `base`: of each hidden layer's matrix, then of the head's."""
     biases: tuple[int, ...]
+    """The first layer's is a row of its matrix."""
+    ones: int
+    """The input that is always 1."""
     log_std: int
     size: int
 
@@ -50,6 +54,7 @@ class Network:
             "BASE": self.base,
             "DEPTH": depth,
             "IN": self.inputs,
+            "ONES": self.ones,
             "W1": wide[0],
             "W2": wide[1],
             "W3": wide[2],
@@ -89,15 +94,17 @@ class Networks:
 
     def _add(self, trunk: nn.Sequential, heads: list[nn.Linear], log_std: Tensor | None) -> Network:
         layers = [layer for layer in trunk if isinstance(layer, nn.Linear)]
-        base, inputs = self.size, padded(layers[0].in_features)
-        rows, matrices, biases = inputs, [], []
+        ones = layers[0].in_features
+        base, inputs = self.size, padded(ones + 1)
         widths = [padded(layer.out_features, self._least) for layer in layers]
-        for layer, width in zip(layers, widths, strict=True):
+        matrices = [self._matrix(layers[0].weight, inputs, widths[0])]
+        biases = [matrices[0] + ones * widths[0]]
+        self._at(layers[0].bias, biases[0])
+        for layer, rows, width in zip(layers[1:], widths, widths[1:], strict=False):
             matrices.append(self._matrix(layer.weight, rows, width))
             biases.append(self._vector(layer.bias, width))
-            rows = width
         head = padded(sum(one.out_features for one in heads))
-        matrices.append(self._take(rows * head))
+        matrices.append(self._take(widths[-1] * head))
         biases.append(self._take(head))
         first = 0
         for one in heads:
@@ -105,11 +112,11 @@ class Networks:
             self._places[id(one.weight)] = (
                 matrices[-1] + np.arange(one.in_features) * head + columns[:, None]
             ).astype(np.int32)
-            self._places[id(one.bias)] = (biases[-1] + columns).astype(np.int32)
+            self._at(one.bias, biases[-1] + first)
             first += one.out_features
         std = self._take(head) if log_std is None else self._vector(log_std, head)
-        relative = tuple(k - base for k in matrices), tuple(k - base for k in biases)
-        return Network(base, inputs, tuple(widths), head, *relative, std - base, self.size - base)
+        places = tuple(k - base for k in matrices), tuple(k - base for k in biases), ones
+        return Network(base, inputs, tuple(widths), head, *places, std - base, self.size - base)
 
     def _take(self, count: int) -> int:
         place = self.size
@@ -125,8 +132,11 @@ class Networks:
 
     def _vector(self, vector: Tensor, size: int) -> int:
         at = self._take(size)
-        self._places[id(vector)] = (at + np.arange(len(vector))).astype(np.int32)
+        self._at(vector, at)
         return at
+
+    def _at(self, vector: Tensor, place: int) -> None:
+        self._places[id(vector)] = (place + np.arange(len(vector))).astype(np.int32)
 
 
 def addresses(parameters: list[nn.Parameter], device: torch.device) -> Tensor:

@@ -42,7 +42,7 @@ def _orders(
 @triton.jit
 def shuffled(place, keys, count, BITS: tl.constexpr, ROUNDS: tl.constexpr):  # noqa: N803
     """Which sample comes at each `place`, int32 below `count`; int32."""
-    x = _mixed(place.to(tl.uint64), keys, BITS, ROUNDS)
+    x = _mixed(place.to(tl.uint32), keys, BITS, ROUNDS)
     beyond = x >= count
     while tl.max(beyond.to(tl.int32), 0) > 0:  # walk on until the number is one of the count
         x = tl.where(beyond, _mixed(x, keys, BITS, ROUNDS), x)
@@ -52,12 +52,13 @@ def shuffled(place, keys, count, BITS: tl.constexpr, ROUNDS: tl.constexpr):  # n
 
 @triton.jit
 def _mixed(x, keys, BITS: tl.constexpr, ROUNDS: tl.constexpr):  # noqa: N803
-    """Another number of as many bits; different numbers stay different."""
+    """Another number of as many bits, 31 at most; different numbers stay different."""
     mask: tl.constexpr = (1 << BITS) - 1
     fold: tl.constexpr = (BITS + 1) // 2
     for k in tl.static_range(ROUNDS):
-        factor = tl.load(keys + 2 * k).to(tl.uint64, bitcast=True)
-        addend = tl.load(keys + 2 * k + 1).to(tl.uint64, bitcast=True)
+        # Only the low bits of a product reach the low bits of the result.
+        factor = tl.load(keys + 2 * k).to(tl.uint32)
+        addend = tl.load(keys + 2 * k + 1).to(tl.uint32)
         x = (x * factor + addend) & mask
         x = x ^ (x >> fold)
     return x

@@ -109,7 +109,8 @@ def _weights(name: str, net: Network) -> list[str]:
     sizes = (*net.widths, net.head)
     for k, (size, at, bias) in enumerate(zip(sizes, net.matrices, net.biases, strict=True)):
         lines.append(f"{name}_w{k} = matrix(low, {net.base + at}, {rows}, {size})")
-        lines.append(f"{name}_b{k} = vector(full, {net.base + bias}, {size})")
+        if k > 0:
+            lines.append(f"{name}_b{k} = vector(full, {net.base + bias}, {size})")
         rows = size
     return lines
 
@@ -131,27 +132,28 @@ def _columns(acting: Acting) -> list[str]:
 
 def _inputs(rules: Rules, acting: Acting, name: str) -> list[str]:
     """What the networks see of an observation: ``x``, ``[BLOCK, inputs]``."""
-    size = acting.networks.actor.inputs
+    size, ones = acting.networks.actor.inputs, acting.networks.actor.ones
     names = obs_names(rules, name)
     if acting.one_hot:
         lines = [
             f"seen = tl.arange(0, {size})",
             "number, wanted = tl.load(one_hot + 2 * seen), tl.load(one_hot + 2 * seen + 1)",
-            f"x = tl.zeros([BLOCK, {size}], tl.float32)",
+            f"x = tl.where((seen == {ones})[None, :], 1.0, tl.zeros([BLOCK, {size}], tl.float32))",
         ]
         for k, text in enumerate(names):
             same = f"(number == {k})[None, :] & (wanted[None, :] == {text}[:, None])"
             lines.append(f"x = tl.where({same}, 1.0, x)")
         return lines
     floats = [f"{text}.to(tl.float32)" for text in names]
-    padded = [*floats, *["tl.zeros([BLOCK], tl.float32)"] * (size - len(floats))]
+    padded = [*floats, "tl.full([BLOCK], 1.0, tl.float32)"]
+    padded += ["tl.zeros([BLOCK], tl.float32)"] * (size - len(padded))
     numbers = len(names)
     return [
         f"x = tl.reshape({joined(padded)}, [BLOCK, {size}])",
         "if LIMIT > 0.0:",
         f"    seen = tl.arange(0, {size})",
         f"    x = tl.where((seen < {numbers})[None, :], "
-        f"normalize(x, seen, statistics, {numbers}, LIMIT), 0.0)",
+        f"normalize(x, seen, statistics, {numbers}, LIMIT), x)",
     ]
 
 
@@ -159,7 +161,8 @@ def _forward(name: str, net: Network) -> list[str]:
     """Through a network: ``h``, its head ``[BLOCK, head]``."""
     lines, given = [], "x"
     for k in range(len(net.widths)):
-        sums = f"product({given}, {name}_w{k}, PRECISION) + {name}_b{k}[None, :]"
+        sums = f"product({given}, {name}_w{k}, PRECISION)"
+        sums += f" + {name}_b{k}[None, :]" if k > 0 else ""
         lines.append(f"h = activate({sums}, ACTIVATION, QUICK)")
         given = "h"
     k = len(net.widths)

@@ -116,6 +116,7 @@ def _train(
     BASE: tl.constexpr,  # noqa: N803
     DEPTH: tl.constexpr,  # noqa: N803
     IN: tl.constexpr,  # noqa: N803
+    ONES: tl.constexpr,  # noqa: N803
     W1: tl.constexpr,  # noqa: N803
     W2: tl.constexpr,  # noqa: N803
     W3: tl.constexpr,  # noqa: N803
@@ -162,9 +163,7 @@ def _train(
     part = tl.load(parts + column)[None, :]
 
     w1 = matrix(low, AT[0], IN, W1)
-    b1 = vector(full, AT[1], W1)
     d1 = tl.zeros([IN, W1], tl.float32)
-    e1 = tl.zeros([W1], tl.float32)
     if DEPTH > 1:
         w2 = matrix(low, AT[2], W1, W2)
         b2 = vector(full, AT[3], W2)
@@ -191,9 +190,9 @@ def _train(
         here = place < size
         sample = shuffled(tl.where(here, first + place, 0), own_keys, count, BITS, ROUNDS)
         row = samples + sample.to(tl.int64) * ROW
-        x = inputs(row, here, statistics, one_hot, IN, OBS, NUMBERS, ONE_HOT, LIMIT, BLOCK)
+        x = inputs(row, here, statistics, one_hot, IN, ONES, OBS, NUMBERS, ONE_HOT, LIMIT)
 
-        h1, k1 = layer(x, w1, b1, ACTIVATION, QUICK, PRECISION)
+        h1, k1 = layer(x, w1, None, ACTIVATION, QUICK, PRECISION)
         last = h1
         if DEPTH > 1:
             h2, k2 = layer(h1, w2, b2, ACTIVATION, QUICK, PRECISION)
@@ -283,12 +282,10 @@ def _train(
             d2 += product_of_columns(h1, back, kind, PRECISION)
             back = product_turned(back, w2, PRECISION)
         back *= slope(k1, ACTIVATION)
-        e1 += tl.sum(back, 0)
         d1 += product_of_columns(x, back, kind, PRECISION)
 
     out = gradients + tl.program_id(0).to(tl.int64) * stride + BASE
     put(out, AT[0], d1, IN, W1)
-    tl.store(out + AT[1] + tl.arange(0, W1), e1)
     if DEPTH > 1:
         put(out, AT[2], d2, W1, W2)
         tl.store(out + AT[3] + tl.arange(0, W2), e2)
@@ -315,13 +312,13 @@ def inputs(
     statistics,
     one_hot,
     IN: tl.constexpr,  # noqa: N803
+    ONES: tl.constexpr,  # noqa: N803
     OBS: tl.constexpr,  # noqa: N803
     NUMBERS: tl.constexpr,  # noqa: N803
     ONE_HOT: tl.constexpr,  # noqa: N803
     LIMIT: tl.constexpr,  # noqa: N803
-    BLOCK: tl.constexpr,  # noqa: N803
 ):
-    """What the network sees of the samples whose rows begin at `row`: float32 ``[BLOCK, IN]``."""
+    """What the network sees of the samples whose rows begin at `row`: float32 ``[rows, IN]``."""
     column = tl.arange(0, IN)
     if ONE_HOT:
         number = tl.load(one_hot + 2 * column)
@@ -334,14 +331,14 @@ def inputs(
         x = tl.load(row[:, None] + OBS + column[None, :], mask=there, other=0.0)
         if LIMIT > 0.0:
             x = tl.where(there, normalize(x, column, statistics, NUMBERS, LIMIT), 0.0)
-    return x
+    return tl.where((column == ONES)[None, :], 1.0, x)
 
 
 @triton.jit
 def halves(head, column, ACTIONS: tl.constexpr):  # noqa: N803
     """Means, in the first columns, and what lies `ACTIONS` columns further, moved there."""
     means = tl.where((column < ACTIONS)[None, :], head, 0.0)
-    log_std = tl.zeros_like(head)
+    log_std = tl.where((column < 0)[None, :], head, 0.0)
     for k in tl.static_range(ACTIONS):
         one = tl.sum(tl.where((column == ACTIONS + k)[None, :], head, 0.0), 1)
         log_std = tl.where((column == k)[None, :], one[:, None], log_std)
@@ -351,7 +348,7 @@ def halves(head, column, ACTIONS: tl.constexpr):  # noqa: N803
 @triton.jit
 def moved(g, column, ACTIONS: tl.constexpr):  # noqa: N803
     """The first columns, moved by `ACTIONS`."""
-    found = tl.zeros_like(g)
+    found = tl.where((column < 0)[None, :], g, 0.0)
     for k in tl.static_range(ACTIONS):
         one = tl.sum(tl.where((column == k)[None, :], g, 0.0), 1)
         found = tl.where((column == ACTIONS + k)[None, :], one[:, None], found)
