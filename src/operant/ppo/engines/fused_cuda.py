@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from operant.models.actor_critic import ActorCritic, OneHot
 from operant.models.distributions import Categorical, Gaussian, MultiCategorical
@@ -23,7 +23,7 @@ from operant.ppo.kernels.triton.adam import State, adam_step, steps_programs
 from operant.ppo.kernels.triton.episodes import last_episodes
 from operant.ppo.kernels.triton.layers import NUMBERS
 from operant.ppo.kernels.triton.moments import SPLIT, advantage_moments
-from operant.ppo.kernels.triton.networks import Network, Networks, addresses
+from operant.ppo.kernels.triton.networks import LEAST, Network, Networks, addresses, padded
 from operant.ppo.kernels.triton.rollout import rollout_kernel, rollout_options
 from operant.ppo.kernels.triton.rollout_source import Acting
 from operant.ppo.kernels.triton.samples import Columns, pack_samples
@@ -35,6 +35,11 @@ from operant.ppo.kernels.triton.update import (
     Arrays,
     launch_options,
     train_tiles,
+)
+from operant.ppo.kernels.triton.update_hopper import (
+    launch_options_hopper,
+    programs_hopper,
+    train_tiles_hopper,
 )
 from operant.ppo.kernels.triton.weights import pack_weights
 
@@ -52,7 +57,10 @@ class FusedKernels(DeviceEngine):
         job, ppo = self.job, self.job.config.ppo
         policy = job.policy
         assert isinstance(policy, ActorCritic)
-        self._networks = nets = Networks(policy, job.optimizer.parameters)
+        self._hopper = self.precision == "bf16" and _is_hopper(self.device)
+        self._widest = padded(max(size.out_features for size in _hidden(policy)))
+        least = max(64, self._widest) if self._hopper else LEAST
+        self._networks = nets = Networks(policy, job.optimizer.parameters, least)
         self._columns = Columns.of(
             int(np.prod(job.distribution.action_shape)),
             job.mask_size,
@@ -99,6 +107,8 @@ class FusedKernels(DeviceEngine):
         self._set_rollout()
         self._moment_parts = new(jobs, SPLIT, 2, dtype=torch.float64)
         self._launches = self._network_launches()
+        if self.device.type == "cuda":
+            self._side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
 
     def _set_rollout(self) -> None:
         """The kernel that plays, and its arguments."""
@@ -127,7 +137,11 @@ class FusedKernels(DeviceEngine):
         """Programs that share a minibatch."""
         if self.device.type == "cpu":
             return 3
-        return PROGRAMS * torch.cuda.get_device_properties(self.device).multi_processor_count
+        count = torch.cuda.get_device_properties(self.device).multi_processor_count
+        if not self._hopper:
+            return PROGRAMS * count
+        networks = 1 if self._networks.shared else 2
+        return max(1, count * programs_hopper(self._widest) // networks)
 
     def _head_columns(self, net: Network) -> tuple[Tensor, Tensor]:
         """Which choice each column of the head belongs to, and that choice's first column."""
@@ -195,6 +209,7 @@ class FusedKernels(DeviceEngine):
     def _network_launches(self) -> list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
         """Arguments of the launches of a minibatch: one for each network."""
         nets, constants = self._networks, self._constants()
+        options = launch_options_hopper if self._hopper else launch_options
         jobs = [(nets.actor, True, nets.shared)]
         if not nets.shared:
             jobs.append((nets.critic, False, True))
@@ -202,7 +217,7 @@ class FusedKernels(DeviceEngine):
             (
                 net.constants(),
                 {**constants, "ACTOR": actor, "CRITIC": critic},
-                launch_options(max(net.widths)),
+                options(max(net.widths)),
             )
             for net, actor, critic in jobs
         ]
@@ -265,8 +280,7 @@ class FusedKernels(DeviceEngine):
         for _ in range(ppo.epochs):
             self._checks[1] += self._active[0]
             for _ in range(ppo.minibatches):
-                for net, constants, launch in self._launches:
-                    train_tiles(arrays, net, constants, row, launch)
+                self._train_networks(row)
                 adam_step(
                     step,
                     arrays.gradients,
@@ -284,6 +298,21 @@ class FusedKernels(DeviceEngine):
         if job.obs_normalizer is not None:
             job.obs_normalizer.update(self.buffer.flat("obs")[0])
 
+    def _train_networks(self, job: int) -> None:
+        """Launch the kernels of a minibatch; those of two networks side by side."""
+        train = train_tiles_hopper if self._hopper else train_tiles
+        first, *others = self._launches
+        if others and self.device.type == "cuda":
+            here = torch.cuda.current_stream(self.device)
+            self._side.wait_stream(here)
+            with torch.cuda.stream(self._side):
+                train(self._arrays, *others[0], job)
+            train(self._arrays, *first, job)
+            here.wait_stream(self._side)
+        else:
+            for launch in self._launches:
+                train(self._arrays, *launch, job)
+
     def _read_weights(self) -> None:
         """Copy weights and statistics to where kernels read them; someone may have changed them."""
         step, normalizer = self._step, self.job.obs_normalizer
@@ -296,6 +325,15 @@ class FusedKernels(DeviceEngine):
 def _signed(word: int) -> int:
     """The low 32 bits as an int32."""
     return word & 0x7FFFFFFF | -(word & 0x80000000)
+
+
+def _is_hopper(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.get_device_capability(device)[0] == 9
+
+
+def _hidden(policy: ActorCritic) -> list[nn.Linear]:
+    trunks = [policy.actor] if policy.critic is None else [policy.actor, policy.critic]
+    return [layer for trunk in trunks for layer in trunk if isinstance(layer, nn.Linear)]
 
 
 class FusedCudaEngine(FusedKernels, GraphEngine):

@@ -6,8 +6,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from operant.ppo.kernels.numba.shuffle import ROUNDS
-from operant.ppo.kernels.triton.order import shuffled
+from operant.ppo.kernels.triton.order import loaded_keys, permutation, shuffled
 from operant.vector.cards import interpreted
 
 SPLIT = 16
@@ -21,7 +20,7 @@ def advantage_moments(
 
     Args:
         advantage: float32 ``[count]``, contiguous.
-        keys: int64 ``[epochs, 2 * ROUNDS]``: the permutations, as for `fill_orders`.
+        keys: int64 ``[epochs, 8]``: the permutations, as for `fill_orders`.
         minibatches: of an epoch; sizes as `torch.tensor_split` makes them.
         parts: float64 ``[epochs * minibatches, SPLIT, 2]``: memory to work in.
         out: float32 ``[epochs * minibatches, 2]``.
@@ -29,8 +28,7 @@ def advantage_moments(
     count, jobs = advantage.numel(), len(out)
     block = 1 << 13 if interpreted() else 1024
     largest = -(-count // minibatches)
-    bits = max(1, (count - 1).bit_length())
-    sizes = {"BITS": bits, "ROUNDS": ROUNDS, "SPLIT": SPLIT, "BLOCK": block}
+    sizes = {"SPLIT": SPLIT, "BLOCK": block, **permutation(count)}
     tiles = triton.cdiv(largest, SPLIT * block)
     _parts[(jobs, SPLIT)](
         advantage, keys, parts, count, MINIBATCHES=minibatches, TILES=tiles, **sizes
@@ -55,19 +53,19 @@ def _parts(
     MINIBATCHES: tl.constexpr,  # noqa: N803
     TILES: tl.constexpr,  # noqa: N803
     BITS: tl.constexpr,  # noqa: N803
-    ROUNDS: tl.constexpr,  # noqa: N803
+    WALK: tl.constexpr,  # noqa: N803
     SPLIT: tl.constexpr,  # noqa: N803
     BLOCK: tl.constexpr,  # noqa: N803
 ):
     job, mine = tl.program_id(0), tl.program_id(1)
     first, size = minibatch(job % MINIBATCHES, count, MINIBATCHES)
-    own = keys + (job // MINIBATCHES) * 2 * ROUNDS
+    own = loaded_keys(keys, job // MINIBATCHES)
     total = tl.zeros([BLOCK], tl.float64)
     squares = tl.zeros([BLOCK], tl.float64)
     for k in range(TILES):
         place = (k * SPLIT + mine) * BLOCK + tl.arange(0, BLOCK)
         here = place < size
-        sample = shuffled(tl.where(here, first + place, 0), own, count, BITS, ROUNDS)
+        sample = shuffled(tl.where(here, first + place, 0), own, count, BITS, WALK)
         found = tl.load(advantage + sample, mask=here, other=0.0).to(tl.float64)
         total += found
         squares += found * found

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from operant.ppo.kernels.numba.shuffle import ROUNDS
 from operant.vector.cards import interpreted
 
 
@@ -17,9 +18,14 @@ def fill_orders(out: Tensor, keys: Tensor) -> None:
     """
     epochs, count = out.shape
     block = 1 << 16 if interpreted() else 512
-    bits = max(1, (count - 1).bit_length())
     grid = (triton.cdiv(count, block), epochs)
-    _orders[grid](out, keys, count, BITS=bits, ROUNDS=ROUNDS, BLOCK=block)
+    _orders[grid](out, keys, count, BLOCK=block, **permutation(count))
+
+
+def permutation(count: int) -> dict[str, Any]:
+    """What kernels that shuffle `count` samples know when they are compiled."""
+    bits = max(1, (count - 1).bit_length())
+    return {"BITS": bits, "WALK": count != 1 << bits}
 
 
 @triton.jit
@@ -28,37 +34,53 @@ def _orders(
     keys,
     count,
     BITS: tl.constexpr,  # noqa: N803
-    ROUNDS: tl.constexpr,  # noqa: N803
+    WALK: tl.constexpr,  # noqa: N803
     BLOCK: tl.constexpr,  # noqa: N803
 ):
     epoch = tl.program_id(1)
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = place < count
-    mine = keys + epoch * 2 * ROUNDS
-    sample = shuffled(tl.where(here, place, 0), mine, count, BITS, ROUNDS)
+    own = loaded_keys(keys, epoch)
+    sample = shuffled(tl.where(here, place, 0), own, count, BITS, WALK)
     tl.store(out + epoch.to(tl.int64) * count + place, sample, mask=here)
 
 
 @triton.jit
-def shuffled(place, keys, count, BITS: tl.constexpr, ROUNDS: tl.constexpr):  # noqa: N803
-    """Which sample comes at each `place`, int32 below `count`; int32."""
-    x = _mixed(place.to(tl.uint32), keys, BITS, ROUNDS)
-    beyond = x >= count
-    while tl.max(beyond.to(tl.int32), 0) > 0:  # walk on until the number is one of the count
-        x = tl.where(beyond, _mixed(x, keys, BITS, ROUNDS), x)
+def loaded_keys(keys, epoch):
+    """The keys of an epoch's permutation; of each only the low bits count."""
+    own = keys + epoch * 8
+    return (
+        tl.load(own).to(tl.uint32),
+        tl.load(own + 1).to(tl.uint32),
+        tl.load(own + 2).to(tl.uint32),
+        tl.load(own + 3).to(tl.uint32),
+        tl.load(own + 4).to(tl.uint32),
+        tl.load(own + 5).to(tl.uint32),
+        tl.load(own + 6).to(tl.uint32),
+        tl.load(own + 7).to(tl.uint32),
+    )
+
+
+@triton.jit
+def shuffled(place, keys, count, BITS: tl.constexpr, WALK: tl.constexpr):  # noqa: N803
+    """Which sample comes at each `place`, below `count`; both int32. WALK: `count` is not all that
+    BITS bits can say."""
+    x = _mixed(place.to(tl.uint32), keys, BITS)
+    if WALK:
         beyond = x >= count
+        while tl.max(beyond.to(tl.int32), 0) > 0:  # until the number is one of the count
+            x = tl.where(beyond, _mixed(x, keys, BITS), x)
+            beyond = x >= count
     return x.to(tl.int32)
 
 
 @triton.jit
-def _mixed(x, keys, BITS: tl.constexpr, ROUNDS: tl.constexpr):  # noqa: N803
+def _mixed(x, keys, BITS: tl.constexpr):  # noqa: N803
     """Another number of as many bits, 31 at most; different numbers stay different."""
     mask: tl.constexpr = (1 << BITS) - 1
     fold: tl.constexpr = (BITS + 1) // 2
-    for k in tl.static_range(ROUNDS):
+    for k in tl.static_range(4):
         # Only the low bits of a product reach the low bits of the result.
-        factor = tl.load(keys + 2 * k).to(tl.uint32)
-        addend = tl.load(keys + 2 * k + 1).to(tl.uint32)
-        x = (x * factor + addend) & mask
+        x = (x * keys[2 * k] + keys[2 * k + 1]) & mask
         x = x ^ (x >> fold)
     return x

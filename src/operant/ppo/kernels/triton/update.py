@@ -13,7 +13,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from operant.ppo.kernels.numba.shuffle import ROUNDS
 from operant.ppo.kernels.triton.inputs import normalize
 from operant.ppo.kernels.triton.layers import (
     layer,
@@ -32,7 +31,7 @@ from operant.ppo.kernels.triton.loss import (
     value_error,
 )
 from operant.ppo.kernels.triton.moments import minibatch
-from operant.ppo.kernels.triton.order import shuffled
+from operant.ppo.kernels.triton.order import loaded_keys, permutation, shuffled
 from operant.vector.cards import interpreted
 
 SUMS = 8
@@ -51,14 +50,14 @@ class Arrays(NamedTuple):
     parts: Tensor  # int32 [head]: which choice a column belongs to
     firsts: Tensor  # int32 [head]: the first column of its choice
     moments: Tensor  # float32 [jobs, 2], see `advantage_moments`
-    keys: Tensor  # int64 [epochs, 2 * ROUNDS]
+    keys: Tensor  # int64 [epochs, 8]
     clip: Tensor  # float64 [1]
     gradients: Tensor  # float32 [programs, size]
     sums: Tensor  # float32 [programs, SUMS]
 
 
 def train_tiles(
-    arrays: Arrays, net: dict[str, Any], options: dict[str, Any], job: int, launch: dict[str, Any]
+    arrays: Arrays, net: dict[str, Any], options: dict[str, Any], launch: dict[str, Any], job: int
 ) -> None:
     """Write the parts of the gradient of minibatch `job` by the weights of one network.
 
@@ -66,8 +65,8 @@ def train_tiles(
         arrays: see there.
         net: what `Network.constants` gives.
         options: the other constants of the kernel.
-        job: ``epoch * minibatches + minibatch``.
         launch: ``BLOCK``, samples of a tile, and options of the compiler.
+        job: ``epoch * minibatches + minibatch``.
     """
     a, count = arrays, len(arrays.samples)
     programs = len(a.gradients)
@@ -79,8 +78,7 @@ def train_tiles(
         a.gradients.stride(0),
         TILES=triton.cdiv(largest, launch["BLOCK"] * programs),
         PROGRAMS=programs,
-        BITS=max(1, (count - 1).bit_length()),
-        ROUNDS=ROUNDS,
+        **permutation(count),
         **net,
         **options,
         **launch,
@@ -146,14 +144,14 @@ def _train(
     TILES: tl.constexpr,  # noqa: N803
     PROGRAMS: tl.constexpr,  # noqa: N803
     BITS: tl.constexpr,  # noqa: N803
-    ROUNDS: tl.constexpr,  # noqa: N803
+    WALK: tl.constexpr,  # noqa: N803
     BLOCK: tl.constexpr,  # noqa: N803
 ):
     kind: tl.constexpr = low.dtype.element_ty
     low += BASE
     full += BASE
     first, size = minibatch(job % MINIBATCHES, count, MINIBATCHES)
-    own_keys = keys + (job // MINIBATCHES) * 2 * ROUNDS
+    own_keys = loaded_keys(keys, job // MINIBATCHES)
     share = 1.0 / size.to(tl.float32)
     near = tl.load(clip).to(tl.float32)
     mean, scale = 0.0, 1.0
@@ -188,7 +186,7 @@ def _train(
     for k in range(TILES):
         place = (k * PROGRAMS + tl.program_id(0)) * BLOCK + tl.arange(0, BLOCK)
         here = place < size
-        sample = shuffled(tl.where(here, first + place, 0), own_keys, count, BITS, ROUNDS)
+        sample = shuffled(tl.where(here, first + place, 0), own_keys, count, BITS, WALK)
         row = samples + sample.to(tl.int64) * ROW
         x = inputs(row, here, statistics, one_hot, IN, ONES, OBS, NUMBERS, ONE_HOT, LIMIT)
 
