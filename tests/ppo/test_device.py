@@ -48,7 +48,7 @@ def weights(ppo: PPO) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in ppo.policy.parameters()])
 
 
-CLOCKS = ("seconds", "sps", "collect_seconds", "update_seconds")
+CLOCKS = ("seconds", "sps", "collect_seconds", "advantages_seconds", "update_seconds")
 
 
 @pytest.mark.parametrize(

@@ -286,7 +286,7 @@ class Watch(Callback):
         self.metrics.append(dict(metrics))
 
 
-CLOCKS = ("seconds", "sps", "collect_seconds", "update_seconds")
+CLOCKS = ("seconds", "sps", "collect_seconds", "advantages_seconds", "update_seconds")
 
 
 def weights(ppo: PPO) -> Tensor:

@@ -19,7 +19,7 @@ from operant.ppo.callbacks import Callback
 from operant.ppo.kernels.numba.shuffle import bits_for, shuffle_keys, shuffled_place
 
 Tasks = dict[str, type[operant.Env]]
-TIMES = ("seconds", "sps", "collect_seconds", "update_seconds")
+TIMES = ("seconds", "sps", "collect_seconds", "advantages_seconds", "update_seconds")
 
 
 @pytest.fixture(autouse=True)

@@ -23,6 +23,7 @@ from operant.ppo.snapshot import load_agent
 from operant.ppo.trainer import METRICS
 from operant.runs.checkpoint import list_checkpoints, load_checkpoint
 from operant.runs.directory import Run, check_run_id, find_run, list_runs, new_run_id
+from operant.runs.hardware import HARDWARE
 from operant.runs.metrics_file import MetricsReader
 from operant.runs.summary import summary
 
@@ -84,7 +85,7 @@ def test_a_run_directory_holds_everything(tmp_path):
     assert [line["steps"] for line in lines] == [ROLLOUT * k for k in range(1, 7)]
     with MetricsReader(run.mmap_file) as reader:
         live = reader.read()
-    assert (live.run_id, live.state(), live.fields) == ("r", "finished", METRICS)
+    assert (live.run_id, live.state(), live.fields) == ("r", "finished", (*METRICS, *HARDWARE))
     assert live.rows[:, 1].tolist() == [ROLLOUT * k for k in range(1, 7)]
     steps = [int(path.name) for path in list_checkpoints(run.checkpoints)]
     assert steps[-3:] == [ROLLOUT * k for k in (4, 5, 6)]  # keeps three, and the best
@@ -106,7 +107,7 @@ def test_a_stopped_run_resumes_to_the_bit():
     part = start("part")
     part.train([StopAfter(2)])
     assert not part.finished
-    assert summary(part.run).state == "stopped"
+    assert summary(part.run).state == "interrupted"
     resumed = Session.resume(find_run("part"))
     assert resumed.resumed == 2 * ROLLOUT
     resumed.train()

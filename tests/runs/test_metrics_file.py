@@ -180,12 +180,12 @@ def test_nothing_is_left_where_the_file_cannot_be_made(
     assert not os.listdir(path.parent)
 
 
-@pytest.mark.parametrize("status", [Status.FINISHED, Status.STOPPED, Status.FAILED])
+@pytest.mark.parametrize("status", [Status.FINISHED, Status.INTERRUPTED, Status.FAILED])
 def test_the_end_of_a_run(path: Path, status: Status) -> None:
     writer = write(path, 2)
     reader = MetricsReader(path)
     assert reader.read().state() == "running"
-    writer.finish(status)
+    writer.say(status)
     assert reader.read().state() == status.value
     writer.close()
     assert reader.read().state() == status.value
@@ -202,7 +202,7 @@ def test_an_append_is_a_heartbeat(path: Path) -> None:
 
 def test_a_run_that_is_closed_unfinished_was_stopped(path: Path) -> None:
     write(path).close()
-    assert MetricsReader(path).read().state() == "stopped"
+    assert MetricsReader(path).read().state() == "interrupted"
 
 
 def test_state_of_a_run_whose_process_cannot_be_known(
@@ -367,7 +367,7 @@ HEADERS: dict[str, tuple[int, bytes, str]] = {
     "pid": (64, struct.pack("<Q", 2**31), "absurd process number"),
     "escape": (128, b"\x1b[", "printable text, got '\\x1b["),
     "not UTF-8": (128, b"\xff", "has a name that is not UTF-8"),
-    "status": (STATUS, struct.pack("<Q", 4), "status 4"),
+    "status": (STATUS, struct.pack("<Q", 6), "status 6"),
     "status huge": (STATUS, b"\xff" * 8, "status"),
 }
 
@@ -464,7 +464,7 @@ def test_the_documented_reader_reads(path: Path, rows: int) -> None:
 
 
 def test_the_documented_offsets_are_right(path: Path) -> None:
-    write(path, 7, capacity=4).finish(Status.FAILED)
+    write(path, 7, capacity=4).say(Status.FAILED)
     data = path.read_bytes()
     snapshot = MetricsReader(path).read()
     names = "\n".join(FIELDS).encode()

@@ -23,7 +23,7 @@ def write_live(run, rows):
     with MetricsWriter(run.mmap_file, ("steps", "mean_return"), run_id=run.id) as writer:
         for row in rows:
             writer.append(row)
-        writer.finish(Status.FINISHED)
+        writer.say(Status.FINISHED)
 
 
 def test_the_last_row_is_that_of_the_live_metrics(run, monkeypatch):

@@ -9,7 +9,21 @@ from typing import Annotated
 import typer
 
 from operant import __version__
-from operant.cli import bench, check, config, envs, eval, export, plot, record, runs, train
+from operant.cli import (
+    bench,
+    check,
+    config,
+    envs,
+    eval,
+    export,
+    logs,
+    monitor,
+    plot,
+    record,
+    runs,
+    stop,
+    train,
+)
 from operant.cli.screen import Interrupted, UserError, errors, printable, verb
 
 app = typer.Typer(
@@ -21,6 +35,9 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 app.command("train", epilog=train.EXAMPLE)(verb(train.train))
+app.command("monitor", epilog=monitor.EXAMPLE)(verb(monitor.monitor))
+app.command("stop", epilog=stop.EXAMPLE)(verb(stop.stop))
+app.command("logs", epilog=logs.EXAMPLE)(verb(logs.logs))
 app.command("eval", epilog=eval.EXAMPLE)(verb(eval.evaluate))
 app.command("record", epilog=record.EXAMPLE)(verb(record.record))
 app.command("plot", epilog=plot.EXAMPLE)(verb(plot.plot))

@@ -42,7 +42,8 @@ def runs(
     for name in ("run", "env", "state", "steps", "return", "seconds"):
         right = name in ("steps", "return", "seconds")
         table.add_column(name, justify="right" if right else "left", no_wrap=True)
-    colours = {"running": "cyan", "finished": "green", "failed": "red", "stale": "yellow"}
+    colours = {"running": "cyan", "starting": "cyan", "saving": "cyan", "finished": "green"}
+    colours |= {"failed": "red", "stale": "yellow"}
     for one in found:
         colour = colours.get(one.state or "", "default")
         table.add_row(
@@ -76,7 +77,7 @@ def remove(
     for name in names:
         if name not in known:
             raise UserError(f"there is no run {name!r}; `operant runs` lists them")
-        if summary(known[name]).state == "running" and not force:
+        if summary(known[name]).state in ("running", "starting", "saving") and not force:
             raise UserError(f"{name} is being trained; stop it first, or pass --force")
     for name in names:
         with mistakes():

@@ -12,6 +12,11 @@ from typing import IO, Any, ParamSpec, cast
 from rich.console import Console
 from rich.markup import escape
 
+from operant.text import printable
+
+__all__ = ["Interrupted", "UserError", "errors", "file_trouble", "literal", "mistakes", "output"]
+__all__ += ["printable", "short", "verb"]
+
 
 class _StandardError:
     """`sys.stderr` as it is at the moment, but to write to it never fails.
@@ -98,11 +103,6 @@ def file_trouble(error: OSError) -> str:
     """What the system refused, in words."""
     file = "a file" if error.filename is None else error.filename
     return f"cannot read or write {file}: {error.strerror or error}"
-
-
-def printable(text: str, keep: str = "") -> str:
-    """`text` without control characters, which a terminal would obey; those in `keep` stay."""
-    return "".join(c if c.isprintable() or c in keep else "?" for c in text)
 
 
 def literal(text: object) -> str:

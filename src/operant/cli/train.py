@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from typer import Option
@@ -60,6 +60,12 @@ def train(
     checkpoint: Annotated[
         str, Option(metavar="STEP", help="With --resume: from this one; also 'best'.")
     ] = "latest",
+    detach: Annotated[
+        bool, Option("--detach", help="Train in the background; print the run's name.")
+    ] = False,
+    watch: Annotated[
+        bool, Option("--monitor", help="Train in the background and show the monitor here.")
+    ] = False,
     as_json: Annotated[bool, Option("--json", help="End with one JSON object.")] = False,
 ) -> None:
     """Train a policy with PPO: a run directory with metrics and checkpoints, then an evaluation.
@@ -75,6 +81,10 @@ def train(
         raise UserError("--run-id names a new run; --resume continues one under its own name")
     if checkpoint != "latest" and not resume:
         raise UserError("--checkpoint says where to go on with --resume; name the run to resume")
+    if detach or watch:
+        given = _Given(env, config, settings or [], seed, total_steps, device, engine, checkpoint)
+        _in_background(given, run_id, resume, watch, as_json)
+        return
     with errors.status("starting: loading PyTorch"):
         import operant.ppo.session  # noqa: F401  (seconds, the first time)
     text = "starting: compiling the environment (once for each definition)"
@@ -85,6 +95,61 @@ def train(
         _train(session, advice, as_json)
     except KeyboardInterrupt:  # before or after the time in which signals are handled
         raise Interrupted(f"interrupted; {_saved(session)}; {advice.resume}") from None
+
+
+class _Given(NamedTuple):
+    """What the user typed, to be typed again."""
+
+    env: str
+    config: Path | None
+    settings: list[str]
+    seed: int | None
+    total_steps: str
+    device: str
+    engine: str
+    checkpoint: str
+
+    def arguments(self) -> list[str]:
+        words = [self.env] if self.env else []
+        named = {"config": self.config, "seed": self.seed, "total-steps": self.total_steps}
+        named |= {"device": self.device, "engine": self.engine}
+        if self.checkpoint != "latest":
+            named["checkpoint"] = self.checkpoint
+        words += [f"--{name}={value}" for name, value in named.items() if value not in (None, "")]
+        return words + [word for setting in self.settings for word in ("--set", setting)]
+
+
+def _in_background(given: _Given, run_id: str, resume: str, watch: bool, as_json: bool) -> None:
+    """Train in a process of its own; show the monitor, if asked."""
+    from operant.cli.detach import start_detached
+    from operant.runs.directory import check_run_id, find_run, new_run_id
+
+    with mistakes():
+        if resume:
+            name = find_run(resume).id
+            arguments = [*given.arguments(), f"--resume={resume}"]
+        else:
+            name = run_id or new_run_id(given.env or "run")
+            check_run_id(name)
+            arguments = [*given.arguments(), f"--run-id={name}"]
+        run = start_detached(arguments, name)
+    if watch:
+        from operant.cli.monitor import show
+
+        show(run.id)
+    if as_json:
+        print(json.dumps({"run_id": run.id, "path": str(run.path)}))
+    elif watch:
+        output.print(f"watch it again: operant monitor {literal(run.id)}", highlight=False)
+    else:
+        output.print(literal(run.id), highlight=False)
+        errors.print(
+            f"training in the background; watch it: operant monitor {literal(run.id)}, "
+            f"end it: operant stop {literal(run.id)}",
+            style="dim",
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def _values(

@@ -20,6 +20,7 @@ from operant.runs.checkpoint import (
 )
 from operant.runs.directory import Run
 from operant.runs.files import discard
+from operant.runs.hardware import HARDWARE, Hardware
 from operant.runs.logs import CsvLog, JsonlLog, Log, read_csv
 from operant.runs.metrics_file import MetricsWriter
 from operant.runs.metrics_layout import Status
@@ -51,8 +52,14 @@ class Recorder(Callback):
 
             self.logs.append(WandbLog(run.path, run.id, ppo.config.to_dict()))
         self.live = MetricsWriter(
-            run.mmap_file, METRICS, run_id=run.id, capacity=_HISTORY, history=_history(run.csv_file)
+            run.mmap_file,
+            (*METRICS, *HARDWARE),
+            run_id=run.id,
+            capacity=_HISTORY,
+            history=_history(run.csv_file),
         )
+        self.live.say(Status.STARTING)
+        self.hardware = Hardware(ppo.device.index if ppo.device.type == "cuda" else None)
         self._best = _forget_after(run.checkpoints, ppo.steps)
         self.save(ppo)  # from here on a kill loses nothing that cannot be resumed
 
@@ -62,24 +69,30 @@ class Recorder(Callback):
         self.csv.write(known)
         for log in self.logs:
             log.write(metrics)  # with what other callbacks added
-        self.live.append([metrics[name] for name in METRICS])
+        self.live.append([*(metrics[name] for name in METRICS), *self.hardware.figures()])
+        self.live.say(Status.RUNNING)
         if time.monotonic() - self._saved_at >= ppo.config.run.checkpoint_seconds:
             self.save(ppo)
 
     def save(self, ppo: PPO) -> Path:
         """Save a checkpoint now; the best so far is marked, old ones are removed."""
         folder, score = self.run.checkpoints, ppo.mean_return
+        if ppo.iteration:
+            self.live.say(Status.SAVING)
         path = save_checkpoint(folder, ppo.steps, *snapshot(ppo))
         if np.isfinite(score) and (self._best is None or score > self._best):
             mark_best(folder, ppo.steps, score)
             self._best = score
         prune_checkpoints(folder, ppo.config.run.keep)
         self.saved_step, self._saved_at = ppo.steps, time.monotonic()
+        if ppo.iteration:
+            self.live.say(Status.RUNNING)
         return path
 
     def close(self, status: Status) -> None:
         """Finish all files."""
-        self.live.finish(status)
+        self.hardware.close()
+        self.live.say(status)
         self.live.close()
         for log in (self.csv, *self.logs):
             log.close()
@@ -87,7 +100,9 @@ class Recorder(Callback):
 
 def _history(csv_file: Path) -> list[list[float]]:
     table = read_csv(csv_file)
-    rows: list[list[float]] = np.column_stack([table[n][-_HISTORY:] for n in METRICS]).tolist()
+    columns = [table[name][-_HISTORY:] for name in METRICS]
+    unknown = [np.full(len(columns[0]), np.nan) for _ in HARDWARE]
+    rows: list[list[float]] = np.column_stack(columns + unknown).tolist()
     return rows
 
 

@@ -43,7 +43,7 @@ class Session:
         self.run, self.ppo, self.resumed, self._lock = run, ppo, resumed, lock
         sweep(run.path)  # what a killed process left half written
         replace_file(run.config_file, to_toml(ppo.config).encode())  # a resumed one may differ
-        run.write_info(_info())
+        run.write_info(_info() | _identity(ppo))
         self.recorder = Recorder(run, ppo)
         what = "started" if resumed is None else f"resumed at step {resumed:,}"
         run.log(f"{what}: {ppo.config.env.id}, seed {ppo.config.run.seed}")
@@ -123,7 +123,7 @@ class Session:
             ppo.learn(callbacks=[*callbacks, self.recorder])
             if self.recorder.saved_step != ppo.steps:
                 self.recorder.save(ppo)
-            status = Status.FINISHED if self.finished else Status.STOPPED
+            status = Status.FINISHED if self.finished else Status.INTERRUPTED
             run.log(f"{status} at step {ppo.steps:,}")
         except NonFiniteError as error:
             run.log(f"stopped by the NaN guard: {error}")
@@ -196,6 +196,17 @@ def _check_changes(config: Config, changes: Mapping[str, Any]) -> None:
 
 def _number(value: float) -> float | None:
     return None if value != value else round(value, 4)  # JSON has no NaN
+
+
+def _identity(ppo: PPO) -> dict[str, Any]:
+    return {
+        "env": ppo.config.env.id,
+        "engine": ppo.engine.name,
+        "engine_reason": ppo.engine_reason,
+        "device": str(ppo.device),
+        "num_envs": ppo.env.num_envs,
+        "total_steps": ppo.config.run.total_steps,
+    }
 
 
 def _info() -> dict[str, Any]:

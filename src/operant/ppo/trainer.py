@@ -40,6 +40,9 @@ METRICS = (
     "sps",
     "episodes",
     "mean_return",
+    "return_min",
+    "return_max",
+    "return_std",
     "mean_length",
     "policy_loss",
     "value_loss",
@@ -52,6 +55,7 @@ METRICS = (
     "learning_rate",
     "clip",
     "collect_seconds",
+    "advantages_seconds",
     "update_seconds",
 )
 """Figures of an iteration, in the order of the files."""
@@ -226,7 +230,8 @@ class PPO:
         parts = (collected - began, estimated - called, ended - estimated)
         self.timings = Timings(*(self.engine.timings() or parts))
         figures["collect_seconds"] = self.timings.collect
-        figures["update_seconds"] = self.timings.advantages + self.timings.update
+        figures["advantages_seconds"] = self.timings.advantages
+        figures["update_seconds"] = self.timings.update
         return figures
 
     def _trained_tensors(self) -> list[torch.Tensor]:
@@ -239,8 +244,12 @@ class PPO:
         self.recent.extend(zip(*episodes.last(WINDOW), strict=True))
 
     def _metrics(self, figures: Mapping[str, float]) -> dict[str, float]:
+        returns = np.array([r for r, _ in self.recent] or [np.nan])
         known = {
             **figures,
+            "return_min": float(returns.min()),
+            "return_max": float(returns.max()),
+            "return_std": float(returns.std()),
             "iteration": self.iteration,
             "steps": self.steps,
             "seconds": self.seconds,

@@ -103,17 +103,18 @@ class MetricsWriter:
         """Say that the writer lives. `now`: seconds since 1970, by default the clock's."""
         self._open_views().floats[at.WORD_HEARTBEAT] = time.time() if now is None else now
 
-    def finish(self, status: Status) -> None:
-        """Say how the run ended."""
+    def say(self, status: Status) -> None:
+        """What the run is doing, or how it ended."""
         self._open_views().words[at.WORD_STATUS] = status_code(status)
         self.heartbeat()
 
     def close(self) -> None:
-        """Let go of the file; a run that was not finished counts as stopped. May be repeated."""
+        """Let go of the file; a run that was not finished counts as interrupted. May be
+        repeated."""
         if self._views is None:
             return
-        if self._views.words[at.WORD_STATUS] == status_code(Status.RUNNING):
-            self.finish(Status.STOPPED)
+        if list(Status)[int(self._views.words[at.WORD_STATUS])].live:
+            self.say(Status.INTERRUPTED)
         # Unmapped when the last view goes. To insist, by mmap.close(), would be a BufferError where
         # a traceback still holds one.
         self._views = None
@@ -153,15 +154,15 @@ class Snapshot:
     torn: int  # records that did not become whole within the bounded tries
 
     def state(self, now: float | None = None, patience_s: float = 30.0) -> str:
-        """``"running"``, ``"finished"``, ``"stopped"``, ``"failed"``, or ``"stale"``.
+        """What the writer said last, see `Status`, or ``"stale"``.
 
-        Stale: said to be running, but its process is gone; or that cannot be known, the process
+        Stale: said to be at work, but its process is gone; or that cannot be known, the process
         number being taken by another or of another host, and no heartbeat came for `patience_s`.
         """
-        if self.status is not Status.RUNNING or self.alive:
+        if not self.status.live or self.alive:
             return str(self.status)
         age = (time.time() if now is None else now) - self.heartbeat
-        return "running" if self.alive is None and age <= patience_s else "stale"
+        return str(self.status) if self.alive is None and age <= patience_s else "stale"
 
 
 class MetricsReader:

@@ -46,8 +46,15 @@ class Status(enum.StrEnum):
 
     RUNNING = "running"
     FINISHED = "finished"
-    STOPPED = "stopped"
+    INTERRUPTED = "interrupted"
     FAILED = "failed"
+    STARTING = "starting"
+    SAVING = "saving"
+
+    @property
+    def live(self) -> bool:
+        """Whether there is to be a process that does it."""
+        return self in (Status.RUNNING, Status.STARTING, Status.SAVING)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ class Summary:
     run_id: str
     env: str | None
     state: str | None
-    """``running``, ``finished``, ``stopped``, ``failed``, or ``stale``: its process is gone."""
+    """See `Snapshot.state`."""
     started: str | None
     seed: int | None
     steps: int | None

@@ -1,0 +1,66 @@
+"""Training in a process of its own, which outlives the terminal."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from operant.cli.screen import UserError, errors, literal, printable
+from operant.paths import home
+from operant.runs.directory import Run, runs_folder
+from operant.runs.files import make_folder, open_plain, read_bounded
+from operant.runs.metrics_file import MetricsReader
+
+_LAST = 4096  # bytes of what it printed, shown if it fails
+
+
+def start_detached(arguments: list[str], run_id: str) -> Run:
+    """Start ``operant train`` with `arguments`; the run `run_id`, as soon as it trains.
+
+    What it prints goes to ``$OPERANT_HOME/detached/<run_id>.log``.
+
+    Raises:
+        UserError: it ended before it trained; the message is its own.
+    """
+    folder = home() / "detached"
+    make_folder(folder)
+    output = folder / f"{run_id}.log"
+    with open(output, "wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "operant", "train", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    run = Run(runs_folder() / run_id)
+    with errors.status(f"starting {literal(run_id)}"):
+        while not _trains(run, process.pid):
+            code = process.poll()
+            if code is not None and not _trains(run, process.pid):
+                if code == 0:
+                    break  # so short that it is over
+                raise UserError(_own_words(output) or f"the training ended with code {code}")
+            time.sleep(0.02)
+    return run
+
+
+def _trains(run: Run, pid: int) -> bool:
+    try:
+        with MetricsReader(run.mmap_file) as reader:
+            return reader.read().pid == pid
+    except (OSError, ValueError):
+        return False
+
+
+def _own_words(output: Path) -> str:
+    """The last line that it printed, without its name in front."""
+    try:
+        with open_plain(output):
+            text = read_bounded(output, 1 << 24)[-_LAST:].decode(errors="replace")
+    except (OSError, ValueError):
+        return ""
+    lines = [printable(line).strip() for line in text.splitlines() if line.strip()]
+    return lines[-1].removeprefix("operant: ") if lines else ""

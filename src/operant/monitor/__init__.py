@@ -1,0 +1,1 @@
+"""A terminal screen that watches training runs; it only reads their files."""

@@ -1,0 +1,422 @@
+"""The monitor's screens. They only read run directories; to stop a run they send a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from pathlib import Path
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import BindingType
+from textual.containers import Grid, Vertical
+from textual.screen import ModalScreen, Screen
+from textual.widgets import DataTable, Footer, Static
+
+from operant.monitor.braille import Series, smooth
+from operant.monitor.figures import STATUS_COLOURS, bar, metric_names, number
+from operant.monitor.panels import identity, large_figures, machine
+from operant.monitor.plot import Plot
+from operant.monitor.source import Source, View
+from operant.runs.control import ask_to_stop
+from operant.runs.directory import Run, list_runs
+
+EVERY_S = 0.2
+SMOOTHINGS = (0.0, 0.6, 0.9, 0.97)
+ZOOMS = (1.0, 0.5, 0.25, 0.1, 0.05, 0.02)
+_HELP = """\
+everywhere
+  q        leave; training goes on
+  ?        this help
+  d        dark or light
+  p        screenshot (SVG, in this folder)
+
+list
+  enter    look at a run
+  space    mark it; enter then compares
+
+run
+  escape   back to the list
+  [  ]     previous, next run
+  m  M     next, previous metric of the last plots
+  s        smoothing
+  +  -     zoom into the newest part, and out
+  c  C     compare with one more run; with none
+  l        log, or plots
+  x        stop the run (asks first)"""
+
+
+class Help(ModalScreen[None]):
+    """All keys."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [("escape,question_mark,q,enter", "dismiss", "close")]
+    CSS = "Help { align: center middle; } Help Static { width: 56; height: auto; padding: 1 2; "
+    CSS += "border: round $accent; background: $surface; }"
+
+    def compose(self) -> ComposeResult:
+        """What is on it."""
+        yield Static(Text(_HELP))
+
+
+class Confirm(ModalScreen[bool]):
+    """A question; y is yes."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("y", "dismiss(True)", "yes"),
+        ("n,escape,q", "dismiss(False)", "no"),
+    ]
+    CSS = "Confirm { align: center middle; } Confirm Static { width: auto; max-width: 90%; "
+    CSS += "height: auto; padding: 1 2; border: round $warning; background: $surface; }"
+
+    def __init__(self, question: str) -> None:
+        super().__init__()
+        self._question = question
+
+    def compose(self) -> ComposeResult:
+        """What is on it."""
+        yield Static(Text(f"{self._question}\n\ny  yes      n  no"))
+
+
+class RunsScreen(Screen[None]):
+    """A list of all runs, with what they are doing."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [("space", "mark", "mark"), ("enter", "open", "open")]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sources: dict[str, Source] = {}
+        self._marked: list[str] = []
+        self._busy = False
+
+    def compose(self) -> ComposeResult:
+        """What is on it."""
+        yield DataTable(cursor_type="row", zebra_stripes=True)
+        yield Static(id="empty")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Begin to look."""
+        table = self.query_one(DataTable)
+        for name in ("", "run", "env", "status", "progress", "steps/s", "return"):
+            table.add_column(name, key=name or "mark")
+        self.set_interval(2 * EVERY_S, self.look)
+        self.call_later(self.look)
+
+    async def look(self) -> None:
+        """Read all runs and show what changed."""
+        if self._busy or self.app.screen is not self:
+            return
+        self._busy = True
+        try:
+            runs = {run.id: run for run in reversed(await asyncio.to_thread(list_runs))}
+            for name in set(self._sources) - set(runs):
+                del self._sources[name]
+            for name, run in runs.items():
+                self._sources.setdefault(name, Source(run))
+            views = await asyncio.to_thread(lambda: {n: self._sources[n].read() for n in runs})
+        finally:
+            self._busy = False
+        self._show(views)
+
+    def _show(self, views: dict[str, View]) -> None:
+        table = self.query_one(DataTable)
+        self.query_one("#empty", Static).update(
+            "" if views else "no runs yet; start one: operant train CartPole-v1 --detach"
+        )
+        known = {key.value for key in table.rows}
+        for name in known - set(views):
+            table.remove_row(str(name))
+        for name, view in views.items():
+            cells = self._cells(name, view)
+            if name not in known:
+                table.add_row(*cells, key=name)
+            else:
+                for column, cell in zip(table.columns, cells, strict=True):
+                    if table.get_cell(name, column) != cell:
+                        table.update_cell(name, column, cell)
+
+    def _cells(self, name: str, view: View) -> list[Text]:
+        done = view.progress
+        return [
+            Text("●" if name in self._marked else " "),
+            Text(name),
+            Text(view.env),
+            Text(view.status, STATUS_COLOURS.get(view.status, "")),
+            Text(f"{bar(done, 8)} {done:4.0%}" if done == done else "-"),
+            Text(number(view.last("sps"))),
+            Text(number(view.last("mean_return"))),
+        ]
+
+    def _current(self) -> str | None:
+        table = self.query_one(DataTable)
+        if not table.row_count:
+            return None
+        return table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value
+
+    async def action_mark(self) -> None:
+        """Mark a run to be compared, or not."""
+        name = self._current()
+        if name is not None:
+            self._marked = (
+                [one for one in self._marked if one != name]
+                if name in self._marked
+                else [*self._marked, name]
+            )
+            await self.look()
+
+    def on_data_table_row_selected(self) -> None:
+        """Enter, or a click."""
+        self.action_open()
+
+    def action_open(self) -> None:
+        """Show the run under the cursor, and the marked ones beside it."""
+        name = self._current()
+        if name is None:
+            return
+        chosen = [name, *(one for one in self._marked if one != name)]
+        self.app.push_screen(RunScreen([self._sources[one].run for one in chosen]))
+
+
+class RunScreen(Screen[None]):
+    """One run, or several compared: figures, curves, where the time goes, the log."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("escape", "back", "list"),
+        ("left_square_bracket", "other(-1)", "previous"),
+        ("right_square_bracket", "other(1)", "next"),
+        ("m", "metric(1)", "metric"),
+        ("M", "metric(-1)", ""),
+        ("s", "smooth", "smooth"),
+        ("plus,equals_sign", "zoom(1)", "zoom"),
+        ("minus", "zoom(-1)", ""),
+        ("c", "compare", "compare"),
+        ("C", "alone", ""),
+        ("l", "log", "log"),
+        ("x", "stop", "stop"),
+    ]
+    CSS = """
+    #identity { height: 1; }
+    #figures { height: 3; }
+    #identity, #figures, #machine, #log { text-wrap: nowrap; text-overflow: ellipsis; }
+    #plots { grid-size: 2; grid-rows: 1fr; height: 1fr; }
+    #machine { height: 2; }
+    #log { height: 4; }
+    .small #figures { height: 2; }
+    .small #log { height: 2; }
+    .logging #plots { display: none; }
+    .logging #log { height: 1fr; }
+    """
+
+    def __init__(self, runs: list[Run]) -> None:
+        super().__init__()
+        self._sources = [Source(run) for run in runs]
+        self._views: list[View] = []
+        self._metric = 2
+        self._smoothing = 0
+        self._zoom = 0
+        self._busy = False
+        self._shown: object = None
+
+    def compose(self) -> ComposeResult:
+        """What is on it."""
+        with Vertical(id="body"):
+            yield Static(id="identity")
+            yield Static(id="figures")
+            with Grid(id="plots"):
+                for k in range(4):
+                    yield Plot(id=f"plot{k}")
+            yield Static(id="machine")
+            yield Static(id="log")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Begin to look."""
+        self.set_interval(EVERY_S, self.look)
+        self.call_later(self.look)
+
+    def on_resize(self) -> None:
+        """Fit what is shown."""
+        self._shown = None
+        self.query_one("#body").set_class(self.size.height < 30, "small")
+        if self._views:
+            self._show()
+
+    async def look(self) -> None:
+        """Read the runs; draw only if something changed."""
+        if self._busy or self.app.screen is not self:
+            return
+        self._busy = True
+        sources = list(self._sources)
+        try:
+            self._views = await asyncio.to_thread(lambda: [one.read() for one in sources])
+        finally:
+            self._busy = False
+        self._show()
+
+    def _show(self) -> None:
+        view = self._views[0]
+        self.query_one("#identity", Static).update(identity(view, self._views))
+        self.query_one("#figures", Static).update(large_figures(view, self.size.width))
+        state = (
+            [(len(one.x()[1]), one.status, one.last("steps")) for one in self._views],
+            (self._metric, self._smoothing, self._zoom),
+        )
+        if state == self._shown:
+            return
+        self._shown = state
+        self._draw(view)
+        self.query_one("#machine", Static).update(machine(view, self.size.width))
+        log = self.query_one("#log", Static)
+        lines = view.log or ((view.problem,) if view.problem else ())
+        log.update(Text("\n".join(lines[-max(1, log.size.height) :]), "dim"))
+
+    def _draw(self, view: View) -> None:
+        names = metric_names(view)
+        fixed = names[:2]
+        rest = names[2:] or names
+        chosen = rest[(self._metric - 2) % len(rest)] if rest else ""
+        after = rest[(self._metric - 1) % len(rest)] if rest else ""
+        wide = self.size.width >= 60
+        tall = self.size.height >= 30
+        shown = [*fixed, chosen, after][: (4 if tall else 2) if wide else 1]
+        if not tall and self._metric != 2:
+            shown = [fixed[0], chosen][: len(shown)] if fixed else [chosen]
+        grid = self.query_one("#plots", Grid)
+        grid.styles.grid_size_columns = 2 if wide else 1
+        for k in range(4):
+            plot = self.query_one(f"#plot{k}", Plot)
+            plot.display = k < len(shown)
+            if k < len(shown):
+                self._draw_one(plot, shown[k])
+
+    def _draw_one(self, plot: Plot, name: str) -> None:
+        weight = SMOOTHINGS[self._smoothing]
+        series = []
+        for view in self._views:
+            if name in view.table:
+                y = view.table[name]
+                label = view.run_id if len(self._views) > 1 else name
+                series.append(Series(label, view.x()[1], smooth(y, weight) if weight else y))
+        threshold = self._views[0].threshold
+        plot.window = ZOOMS[self._zoom]
+        plot.show(
+            series,
+            title=f"{name}, smoothed {weight:g}" if weight else name,
+            threshold=threshold if name == "mean_return" and math.isfinite(threshold) else None,
+        )
+
+    # Keys -------------------------------------------------------------------------------------
+    def action_back(self) -> None:
+        """To the list."""
+        if len(self.app.screen_stack) > 2:
+            self.app.pop_screen()
+        else:
+            self.app.switch_screen(RunsScreen())
+
+    async def action_other(self, step: int) -> None:
+        """Another run in place of this one."""
+        runs = await asyncio.to_thread(list_runs)
+        ids = [run.id for run in runs]
+        here = self._sources[0].run.id
+        if ids:
+            at = (ids.index(here) + step) % len(ids) if here in ids else 0
+            self._sources[0] = Source(runs[at])
+            self._shown = None
+            await self.look()
+
+    def action_metric(self, step: int) -> None:
+        """Another metric."""
+        count = max(1, len(metric_names(self._views[0])) - 2) if self._views else 1
+        self._metric = 2 + (self._metric - 2 + step) % count
+        self._show()
+
+    def action_smooth(self) -> None:
+        """More smoothing, then none."""
+        self._smoothing = (self._smoothing + 1) % len(SMOOTHINGS)
+        self._show()
+
+    def action_zoom(self, step: int) -> None:
+        """Into the newest part, or out."""
+        self._zoom = min(max(self._zoom + step, 0), len(ZOOMS) - 1)
+        self._show()
+
+    async def action_compare(self) -> None:
+        """Add the next run that is not shown yet."""
+        shown = {source.run.id for source in self._sources}
+        others = list(reversed(await asyncio.to_thread(list_runs)))
+        other = next((run for run in others if run.id not in shown), None)
+        if other is None:
+            self.notify("there is no other run to compare with")
+        else:
+            self._sources.append(Source(other))
+            await self.look()
+
+    async def action_alone(self) -> None:
+        """Only the first run again."""
+        del self._sources[1:]
+        await self.look()
+
+    def action_log(self) -> None:
+        """The log instead of the plots, or back."""
+        self.query_one("#body").toggle_class("logging")
+        self._shown = None
+        self.call_after_refresh(self._show)
+
+    def action_stop(self) -> None:
+        """Stop the run, if the user means it."""
+        run, view = self._sources[0].run, self._views[0] if self._views else None
+        if view is None or not view.live:
+            self.notify(f"{run.id} is not running")
+            return
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                try:
+                    ask_to_stop(run)
+                except (ValueError, OSError) as error:
+                    self.notify(str(error), severity="error", markup=False)
+                else:
+                    self.notify(f"{run.id} finishes its iteration, saves and ends", markup=False)
+
+        question = f"Stop {run.id}? It finishes its iteration and saves a checkpoint."
+        self.app.push_screen(Confirm(question), answered)
+
+
+class MonitorApp(App[None]):
+    """The monitor of all runs, beginning with `run`, or with a list."""
+
+    TITLE = "operant"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("q", "quit", "leave"),
+        ("question_mark", "help", "keys"),
+        ("d", "shade", "light"),
+        ("p", "picture", "picture"),
+    ]
+
+    def __init__(self, run: Run | None = None) -> None:
+        super().__init__()
+        self._first = run
+
+    def on_mount(self) -> None:
+        """Begin to look."""
+        self.push_screen(RunsScreen() if self._first is None else RunScreen([self._first]))
+
+    def action_help(self) -> None:
+        """All keys."""
+        self.push_screen(Help())
+
+    def action_shade(self) -> None:
+        """Dark or light."""
+        light = self.theme == "textual-light"
+        self.theme = "textual-dark" if light else "textual-light"
+
+    def action_picture(self) -> None:
+        """Save what is on the screen."""
+        try:
+            path = Path(self.save_screenshot(path=str(Path.cwd())))
+        except OSError as error:
+            self.notify(f"no picture: {error.strerror}", severity="error", markup=False)
+        else:
+            self.notify(f"saved {path.name}", markup=False)

@@ -1,0 +1,98 @@
+"""Figures of a run as short texts: what the frame and the screens have in common."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from operant.monitor.source import View
+
+STATUS_COLOURS = {
+    "running": "cyan",
+    "starting": "cyan",
+    "saving": "cyan",
+    "finished": "green",
+    "interrupted": "yellow",
+    "stale": "yellow",
+    "failed": "red",
+    "unreadable": "red",
+}
+PARTS = ("collect", "advantages", "update")
+CURVES = ("mean_return", "return", "sps", "policy_loss", "value_loss", "entropy", "kl")
+"""What is drawn first, where it is there."""
+
+
+def number(value: float, digits: int = 3) -> str:
+    """1.23 M, 45.6 k, 0.00123, or ``-`` where it is not known."""
+    if not math.isfinite(value):
+        return "-"
+    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size and not (abs(value) < 1e4 and value == int(value)):
+            return f"{value / size:.{digits}g} {unit}" if abs(value) < 1e15 else f"{value:.1e}"
+    return f"{value:.0f}" if value == int(value) else f"{value:.{digits}g}"
+
+
+def duration(seconds: float) -> str:
+    """1 h 02 min, 3 min 20 s, 4.2 s, or ``-``."""
+    if not math.isfinite(seconds) or seconds < 0:
+        return "-"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours < 100 else f"{hours // 24} days"
+
+
+def since(moment: float) -> str:
+    """A time of day, with the date if that is another day."""
+    if not math.isfinite(moment) or not 0 <= moment < 2**35:
+        return "?"
+    then = time.localtime(moment)
+    today = time.localtime()[:3] == then[:3]
+    return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M", then)
+
+
+def status_text(view: View) -> str:
+    """The status, and since when it is stale."""
+    return f"stale since {since(view.heartbeat)}" if view.status == "stale" else view.status
+
+
+def split(view: View) -> list[tuple[str, float]]:
+    """Shares of the last iteration's parts, 0 to 1; empty where they are not known."""
+    seconds = [view.last(f"{name}_seconds") for name in PARTS]
+    total = sum(seconds)
+    if not math.isfinite(total) or total <= 0:
+        return []
+    return [(name, part / total) for name, part in zip(PARTS, seconds, strict=True)]
+
+
+def bar(share: float, width: int) -> str:
+    """A bar of `width` cells, to an eighth of a cell."""
+    share = min(max(share, 0.0), 1.0) if math.isfinite(share) else 0.0
+    eighths = round(share * width * 8)
+    full, rest = divmod(eighths, 8)
+    text = "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
+    return text.ljust(width)[:width]
+
+
+def hardware(view: View) -> list[tuple[str, str]]:
+    """Names and values of what is known of the machine."""
+    known = [
+        ("cpu", "cpu_percent", lambda x: f"{x:.0f} %"),
+        ("memory", "memory_mb", lambda x: f"{x / 1e3:.2f} GB"),
+        ("gpu", "gpu_percent", lambda x: f"{x:.0f} %"),
+        ("gpu memory", "gpu_memory_mb", lambda x: f"{x / 1e3:.1f} GB"),
+        ("gpu", "gpu_celsius", lambda x: f"{x:.0f} °C"),
+        ("gpu", "gpu_watts", lambda x: f"{x:.0f} W"),
+    ]
+    found = [(name, view.last(key), shown) for name, key, shown in known]
+    return [(name, shown(value)) for name, value, shown in found if math.isfinite(value)]  # type: ignore[no-untyped-call]
+
+
+def metric_names(view: View) -> list[str]:
+    """What can be drawn: the usual curves first, then everything else."""
+    skipped = {"iteration", "steps", "step", "seconds"}
+    first = [name for name in CURVES if name in view.table]
+    return first + [name for name in view.table if name not in {*first, *skipped}]
