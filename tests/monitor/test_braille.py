@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -37,12 +38,12 @@ def reference(points: list[tuple[float, float]]) -> set[tuple[int, int]]:
     """The dots of a line through (row, column) points, one segment and one column at a time."""
     row, column = points[0]
     found = {(round(row), round(column))}
-    for (row, column), (next_row, next_column) in zip(points, points[1:], strict=False):
+    for (row, column), (next_row, next_column) in pairwise(points):
         start, end = round(column), round(next_column)
         if start == end:
             found |= {(r, start) for r in between(round(row), round(next_row))}
         path = [row + (next_row - row) * i / max(end - start, 1) for i in range(end - start + 1)]
-        for i, (a, b) in enumerate(zip(map(round, path), map(round, path[1:]), strict=False)):
+        for i, (a, b) in enumerate(pairwise(map(round, path))):
             middle = a + int((b - a) / 2)
             beyond = middle + (b > a) - (b < a)
             found |= {(r, start + i) for r in between(a, middle)}
@@ -216,7 +217,7 @@ def test_ticks_increase_inside_the_range(a, b, count, log):
     found = ticks(low, high, count, log)
     assert len(found) <= count
     assert all(low <= tick <= high for tick in found)
-    assert all(a < b for a, b in zip(found, found[1:], strict=False))
+    assert all(a < b for a, b in pairwise(found))
     assert found or count < 2 or low == high
 
 

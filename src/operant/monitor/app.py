@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from pathlib import Path
 from typing import ClassVar
 
@@ -23,6 +24,8 @@ from operant.runs.control import ask_to_stop
 from operant.runs.directory import Run, list_runs
 
 EVERY_S = 0.2
+PLOTS_EVERY_S = 1.0
+"""A frame of four large plots takes 30 ms; figures cost little."""
 SMOOTHINGS = (0.0, 0.6, 0.9, 0.97)
 ZOOMS = (1.0, 0.5, 0.25, 0.1, 0.05, 0.02)
 _HELP = """\
@@ -212,11 +215,12 @@ class RunScreen(Screen[None]):
         super().__init__()
         self._sources = [Source(run) for run in runs]
         self._views: list[View] = []
-        self._metric = 2
+        self._metric = 0
         self._smoothing = 0
         self._zoom = 0
         self._busy = False
         self._shown: object = None
+        self._drawn_at = 0.0
 
     def compose(self) -> ComposeResult:
         """What is on it."""
@@ -252,43 +256,53 @@ class RunScreen(Screen[None]):
             self._views = await asyncio.to_thread(lambda: [one.read() for one in sources])
         finally:
             self._busy = False
-        self._show()
+        self._show(at_once=not self._shown)
 
-    def _show(self) -> None:
+    def _show(self, at_once: bool = True) -> None:
+        """Show the views; plots only now and then, unless `at_once`."""
         view = self._views[0]
-        self.query_one("#identity", Static).update(identity(view, self._views))
-        self.query_one("#figures", Static).update(large_figures(view, self.size.width))
+        self.query_one("#identity", Static).update(identity(view, self._views), layout=False)
+        self.query_one("#figures", Static).update(
+            large_figures(view, self.size.width), layout=False
+        )
         state = (
             [(len(one.x()[1]), one.status, one.last("steps")) for one in self._views],
             (self._metric, self._smoothing, self._zoom),
         )
-        if state == self._shown:
+        now = time.monotonic()
+        if state == self._shown or not (at_once or now - self._drawn_at >= PLOTS_EVERY_S):
             return
-        self._shown = state
+        self._shown, self._drawn_at = state, now
         self._draw(view)
-        self.query_one("#machine", Static).update(machine(view, self.size.width))
+        self.query_one("#machine", Static).update(machine(view, self.size.width), layout=False)
         log = self.query_one("#log", Static)
         lines = view.log or ((view.problem,) if view.problem else ())
-        log.update(Text("\n".join(lines[-max(1, log.size.height) :]), "dim"))
+        text = Text("\n".join(lines[-max(1, log.size.height) :]), "dim")
+        log.update(text, layout=False)
 
     def _draw(self, view: View) -> None:
-        names = metric_names(view)
-        fixed = names[:2]
-        rest = names[2:] or names
-        chosen = rest[(self._metric - 2) % len(rest)] if rest else ""
-        after = rest[(self._metric - 1) % len(rest)] if rest else ""
-        wide = self.size.width >= 60
-        tall = self.size.height >= 30
-        shown = [*fixed, chosen, after][: (4 if tall else 2) if wide else 1]
-        if not tall and self._metric != 2:
-            shown = [fixed[0], chosen][: len(shown)] if fixed else [chosen]
+        shown = self._shown_metrics(view)
+        columns = 2 if self.size.width >= 60 else 1
         grid = self.query_one("#plots", Grid)
-        grid.styles.grid_size_columns = 2 if wide else 1
+        if grid.styles.grid_size_columns != columns:
+            grid.styles.grid_size_columns = columns
         for k in range(4):
             plot = self.query_one(f"#plot{k}", Plot)
-            plot.display = k < len(shown)
+            if plot.display != (k < len(shown)):
+                plot.display = k < len(shown)
             if k < len(shown):
                 self._draw_one(plot, shown[k])
+
+    def _shown_metrics(self, view: View) -> list[str]:
+        """What there is room for: the two most wanted, then the chosen one and the next."""
+        names = metric_names(view)
+        first, rest = names[:2], names[2:]
+        chosen = [rest[(self._metric + k) % len(rest)] for k in range(min(2, len(rest)))]
+        if self.size.width < 60:
+            return (chosen if self._metric else first)[:1]
+        if self.size.height < 30:
+            return [*first[:1], *chosen[:1]] if self._metric else first
+        return first + chosen
 
     def _draw_one(self, plot: Plot, name: str) -> None:
         weight = SMOOTHINGS[self._smoothing]
@@ -328,7 +342,7 @@ class RunScreen(Screen[None]):
     def action_metric(self, step: int) -> None:
         """Another metric."""
         count = max(1, len(metric_names(self._views[0])) - 2) if self._views else 1
-        self._metric = 2 + (self._metric - 2 + step) % count
+        self._metric = (self._metric + step) % count
         self._show()
 
     def action_smooth(self) -> None:
@@ -350,11 +364,13 @@ class RunScreen(Screen[None]):
             self.notify("there is no other run to compare with")
         else:
             self._sources.append(Source(other))
+            self._shown = None
             await self.look()
 
     async def action_alone(self) -> None:
         """Only the first run again."""
         del self._sources[1:]
+        self._shown = None
         await self.look()
 
     def action_log(self) -> None:

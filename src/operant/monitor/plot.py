@@ -26,6 +26,7 @@ _COLORS = 6
 _GUTTER = 8  # Cells: a label and the axis. The same for every plot, so that stacked ones align.
 _WIDE = 24  # Cells from which there are y labels, and a value beside the title.
 _TITLE, _X_LABELS, _LEGEND = 3, 5, 6  # Lines from which there is one for each.
+_ENTRY = 12  # Cells: the least for a series in the legend.
 _NARROWEST = 1e-3  # Window.
 
 
@@ -121,7 +122,7 @@ class Plot(Widget):
 
 
 def lay_out(view: View, width: int, height: int) -> list[Line]:
-    """The lines of a plot: `height` of them, none longer than `width`."""
+    """The `height` lines of a plot `width` wide; a legend may be longer, to be cut off."""
     if width < 1 or height < 1:
         return []
     has_title, has_x_labels = height >= _TITLE, height >= _X_LABELS
@@ -150,7 +151,7 @@ def _body(canvas: Canvas, gutter: int) -> list[Line]:
     """The y axis and the lines of the plot."""
     rows = canvas.lines()
     labels = {}
-    for tick in ticks(*canvas.y_range, max(len(rows) // 3, 2), canvas.log_y):
+    for tick in ticks(*canvas.y_range, max(len(rows) // 2, 2), canvas.log_y):
         label = format_tick(tick)
         if len(label) < gutter:
             labels[canvas.row_of(tick)] = f"{label:>{gutter - 1}}┤"
@@ -196,10 +197,11 @@ def _title_line(view: View, width: int) -> Line:
 
 
 def _legend_line(series: Sequence[Series], width: int) -> Line:
-    """Names and latest values, in equal shares of the width; names are cut to fit."""
-    share = width // len(series) - 2
+    """Names, cut to fit, and latest values; of many series only the first."""
+    shown = series[: max(width // _ENTRY, 1)]
+    share = width // len(shown) - 2
     pieces = []
-    for number, one in enumerate(series):
+    for number, one in enumerate(shown):
         value = _latest(one)
         name = _fit(printable(one.name), share - len(value) - 3)
         pieces.append((f"━ {name} {value}  ", _line(number)))
