@@ -60,7 +60,9 @@ def between(a: int, b: int) -> range:
     height=st.integers(1, 4),
     # Eighths of a dot, and then some so that no rounding is a tie.
     steps=st.lists(
-        st.tuples(st.integers(0, 30), st.none() | st.integers(-20, 140)), min_size=1, max_size=20
+        st.tuples(st.sampled_from([0, 1, 2, 5, 20]), st.none() | st.integers(-20, 140)),
+        min_size=1,
+        max_size=40,
     ),
 )
 def test_dots_are_those_of_the_naive_line(width, height, steps):
@@ -124,6 +126,9 @@ def test_a_constant_is_a_level_line_in_the_middle():
     canvas = draw([series(range(100), [5.0] * 100)], 4, 3)
     assert (canvas.owners[1] == 0).all()
     assert len(dots(canvas)) == 8
+    assert draw([series([1, 2], [5, 5])], 4, 3, log_y=True).y_range == (2.5, 10)
+    tiny = 5e-324  # There is nothing between this and 0.
+    assert draw([series([1, 2], [tiny, tiny])], 4, 3, log_y=True).y_range == (tiny, 2 * tiny)
 
 
 def test_the_largest_numbers_are_drawn():
@@ -190,6 +195,9 @@ def test_only_points_in_the_x_range_count():
 def test_a_line_beyond_the_y_range_is_cut_off():
     canvas = draw([series([0, 3, 9], [0.4, 5e300, 0.4])], 5, 1, y_range=(0, 1))
     assert dots(canvas) == {(row, column) for row in (0, 1, 2) for column in (0, 9)}
+    far_away = [0, 1e308, 1e308, 0]
+    canvas = draw([series([0, 3, 6, 9], far_away)], 5, 1, y_range=(0, 1e-300))
+    assert dots(canvas) == {(row, column) for row in range(4) for column in (0, 9)}
 
 
 def test_x_extent():
@@ -226,6 +234,7 @@ def test_ticks_increase_inside_the_range(a, b, count, log):
     [
         (0, 1, 6, [0, 0.2, 0.4, 0.6, 0.8, 1]),
         (0, 0.3, 4, [0, 0.1, 0.2, 0.3]),
+        (0.1, 0.3, 3, [0.1, 0.2, 0.3]),
         (-75, 580, 8, [0, 100, 200, 300, 400, 500]),
         (0, 3.1e6, 4, [0, 1e6, 2e6, 3e6]),
         (-1e308, 1e308, 3, [-1e308, 0, 1e308]),
@@ -243,6 +252,8 @@ def test_logarithmic_ticks_are_powers_of_ten():
     assert ticks(2e-5, 0.3, 10, log=True) == [1e-4, 1e-3, 1e-2, 1e-1]
     assert ticks(1e-10, 1e10, 3, log=True) == [1e-10, 1, 1e10]
     assert ticks(2, 9, 5, log=True) == [2, 4, 6, 8]
+    below = math.nextafter(1000, 0)  # Its logarithm is 3.
+    assert ticks(1, below, 9, log=True) == [1, 10, 100]
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def _print_from(path: Path, at: int, most: int = 0) -> int:
         rest = b""
         while block := file.read(_BLOCK):
             *whole, rest = (rest + block).split(b"\n")
-            at += sum(len(line) + 1 for line in whole)
+            at = file.tell() - len(rest) if whole else at
             kept += [printable(line.decode(errors="replace")) for line in whole]
             kept = kept[-most:] if most else kept
             if not most:

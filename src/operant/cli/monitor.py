@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +22,8 @@ def monitor(
     latest: Annotated[bool, Option("--latest", help="The run started last.")] = False,
     once: Annotated[bool, Option("--once", help="Print one frame and end.")] = False,
     as_json: Annotated[bool, Option("--json", help="Print the figures as JSON and end.")] = False,
+    web: Annotated[bool, Option("--web", help="In the browser, on this machine only.")] = False,
+    port: Annotated[int, Option(min=1, max=65535, help="With --web.")] = 8000,
     home: Annotated[
         Path | None, Option(metavar="DIR", help="Instead of $OPERANT_HOME or ~/.operant.")
     ] = None,
@@ -36,6 +39,11 @@ def monitor(
     if latest and run_id not in ("", "latest"):
         raise UserError("name a run or say --latest, not both")
     name = "latest" if latest or (not run_id and (once or as_json)) else run_id
+    if web:
+        if once or as_json:
+            raise UserError("--web serves a page; leave out --once and --json")
+        serve(name, port)
+        return
     if not once and not as_json:
         show(name)
         return
@@ -60,3 +68,25 @@ def show(name: str) -> None:
     with mistakes():
         run = find_run(name) if name else None
     MonitorApp(run).run()
+
+
+def serve(name: str, port: int) -> None:
+    """The monitor as a page, until Ctrl-C."""
+    from operant.runs.directory import find_run
+
+    with mistakes():
+        run_id = find_run(name).id if name else ""
+    try:
+        from operant.monitor.web import HOST, MonitorServer
+    except ImportError:
+        raise UserError(
+            "the browser needs textual-serve; install it with: pip install 'operant[web]'"
+        ) from None
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            raise UserError(f"port {port}: {error.strerror}; choose another --port") from None
+    output.print(f"http://{HOST}:{port}  (Ctrl-C ends it)", highlight=False)
+    MonitorServer(run_id, port).serve()

@@ -26,23 +26,27 @@ def number(value: float, digits: int = 3) -> str:
     """1.23 M, 45.6 k, 0.00123, or ``-`` where it is not known."""
     if not math.isfinite(value):
         return "-"
+    if value == int(value) and abs(value) < 1e4:
+        return f"{int(value)}"
+    value = float(f"{value:.{digits}g}")  # first, because 999.9 may become 1 k
     for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size and not (abs(value) < 1e4 and value == int(value)):
+        if abs(value) >= size:
             return f"{value / size:.{digits}g} {unit}" if abs(value) < 1e15 else f"{value:.1e}"
-    return f"{value:.0f}" if value == int(value) else f"{value:.{digits}g}"
+    return f"{value:.{digits}g}"
 
 
 def duration(seconds: float) -> str:
     """1 h 02 min, 3 min 20 s, 4.2 s, or ``-``."""
     if not math.isfinite(seconds) or seconds < 0:
         return "-"
+    seconds = round(seconds, 1)  # first, because 59.96 is a minute
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(int(seconds), 60)
     if minutes < 60:
         return f"{minutes} min {rest:02d} s"
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours < 100 else f"{hours // 24} days"
+    return f"{hours} h {minutes:02d} min" if hours < 100 else f"{number(hours // 24)} days"
 
 
 def since(moment: float) -> str:
@@ -63,7 +67,7 @@ def split(view: View) -> list[tuple[str, float]]:
     """Shares of the last iteration's parts, 0 to 1; empty where they are not known."""
     seconds = [view.last(f"{name}_seconds") for name in PARTS]
     total = sum(seconds)
-    if not math.isfinite(total) or total <= 0:
+    if not math.isfinite(total) or total <= 0 or min(seconds) < 0:
         return []
     return [(name, part / total) for name, part in zip(PARTS, seconds, strict=True)]
 

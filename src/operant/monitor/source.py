@@ -139,6 +139,10 @@ class Source:
                 self._reader = MetricsReader(self.run.mmap_file)
                 self._seen, self._started = 0, math.nan
             live = self._reader.read(self._seen)
+            if self._is_new(live):
+                live = self._reader.read()
+                self._started, self._seen, facts = live.started, 0, self._read_facts()
+                self._table = {name: np.empty(0) for name in live.fields}
         except (OSError, ValueError) as error:
             self._reader = None
             return self._without_live(facts, printable(str(error)))
@@ -156,27 +160,27 @@ class Source:
             **facts,
         )
 
+    def _is_new(self, live: Snapshot) -> bool:
+        """Whether the file is another one than before: the run was resumed, or has new columns."""
+        same = live.started == self._started and live.fields == tuple(self._table)
+        return not same or live.head < self._seen
+
     def _take_in(self, live: Snapshot) -> None:
-        if live.started != self._started or live.head < self._seen:  # a new file: it was resumed
-            self._started, self._facts = live.started, self._read_facts()
-            self._table = _older(self.run, live)
+        if self._seen == 0 or live.first > self._seen:
+            self._append(_from_csv(self.run, live, self._table))
         if len(live.rows):
-            self._table = {
-                name: np.concatenate([self._table[name], live.rows[:, k]])
-                if name in self._table
-                else live.rows[:, k].copy()
-                for k, name in enumerate(live.fields)
-            }
+            self._append(dict(zip(live.fields, live.rows.T, strict=True)))
         self._seen = live.head
-        rows = len(next(iter(self._table.values()))) if self._table else 0
-        if rows > MOST_ROWS:
-            kept = np.r_[0 : rows // 2 : 2, rows // 2 : rows]
-            self._table = {name: column[kept] for name, column in self._table.items()}
+        self._table = _thinned(self._table)
+
+    def _append(self, more: dict[str, np.ndarray]) -> None:
+        joined = {name: np.concatenate([self._table[name], more[name]]) for name in more}
+        self._table = {**self._table, **joined}  # a new one: views have the old one
 
     def _without_live(self, facts: dict[str, Any], problem: str) -> View:
         """From the CSV alone."""
         try:
-            table = read_csv(self.run.csv_file)
+            table = _thinned(read_csv(self.run.csv_file))
         except (OSError, ValueError):
             table = {}
         return View(
@@ -205,21 +209,36 @@ class Source:
         return facts
 
 
-def _older(run: Run, live: Snapshot) -> dict[str, np.ndarray]:
-    """What the CSV has of the rows before the first that the live metrics still hold."""
-    empty = {name: np.empty(0) for name in live.fields}
-    if live.first == 0 or "iteration" not in live.fields:
-        return empty
+def _from_csv(run: Run, live: Snapshot, known: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What the CSV has of the rows after those known and before the first that `live` still holds.
+
+    A resumed run's file begins with a part of its history, so its first record may be a later row.
+    """
+    if "iteration" not in live.fields or live.head == 0:
+        return {}
+    last = known["iteration"][-1] if len(known["iteration"]) else 0.0
+    first = live.rows[0, live.fields.index("iteration")] if len(live.rows) else math.inf
+    if not first > last + 1:
+        return {}
     try:
         table = read_csv(run.csv_file)
     except (OSError, ValueError):
-        return empty
+        return {}
     if "iteration" not in table:
-        return empty
-    first = live.rows[0, live.fields.index("iteration")] if len(live.rows) else math.inf
-    before = table["iteration"] < first
-    unknown = np.full(int(before.sum()), math.nan)
-    return {name: table[name][before] if name in table else unknown for name in live.fields}
+        return {}
+    missing = (table["iteration"] > last) & (table["iteration"] < first)
+    unknown = np.full(int(missing.sum()), math.nan)
+    return {name: table[name][missing] if name in table else unknown for name in live.fields}
+
+
+def _thinned(table: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """At most `MOST_ROWS`: the older, the fewer."""
+    rows = len(next(iter(table.values()))) if table else 0
+    while rows > MOST_ROWS:
+        kept = np.r_[0 : rows // 2 : 2, rows // 2 : rows]
+        table = {name: column[kept] for name, column in table.items()}
+        rows = len(kept)
+    return table
 
 
 def _config(run: Run) -> dict[str, dict[str, Any]]:

@@ -53,7 +53,7 @@ class Logger:
         self._rows = 0
         self._last: tuple[float, float] | None = None  # step and time of the row before
         self._csv = CsvLog(self._run.csv_file, self._fields)
-        self._live = self._new_live([])
+        self._live = self._new_live(self._fields, [])
         self._live.say(Status.STARTING)
         self._hardware = Hardware()
         self._open = True
@@ -127,8 +127,7 @@ class Logger:
             self.close(Status.FAILED)
 
     def _widen(self, fields: tuple[str, ...]) -> None:
-        """Give the files more columns; what is there stays."""
-        self._csv.close()
+        """Give the files more columns; what is there stays, also where a name is refused."""
         table = read_csv(self._run.csv_file)
         count = len(table["iteration"])
         columns = [table.get(name, np.full(count, np.nan)) for name in fields]
@@ -138,16 +137,24 @@ class Logger:
         for values in zip(*columns, strict=True):
             wider.write({n: float(v) for n, v in zip(fields, values, strict=True) if v == v})
         wider.close()
-        os.replace(staged, self._run.csv_file)
-        self._fields = fields
-        self._csv = CsvLog(self._run.csv_file, fields)
         unknown = [np.full(count, np.nan) for _ in HARDWARE]
-        self._live = self._new_live(np.column_stack(columns + unknown).tolist())
+        try:
+            live = self._new_live(fields, np.column_stack(columns + unknown).tolist())
+        except ValueError:
+            staged.unlink()
+            raise
+        os.replace(staged, self._run.csv_file)
+        self._csv.close()
+        self._fields, self._live = fields, live
+        self._csv = CsvLog(self._run.csv_file, fields)
 
-    def _new_live(self, history: list[list[float]]) -> MetricsWriter:
-        fields = (*self._fields, *HARDWARE)
+    def _new_live(self, fields: tuple[str, ...], history: list[list[float]]) -> MetricsWriter:
         return MetricsWriter(
-            self._run.mmap_file, fields, run_id=self._run.id, capacity=_HISTORY, history=history
+            self._run.mmap_file,
+            (*fields, *HARDWARE),
+            run_id=self._run.id,
+            capacity=_HISTORY,
+            history=history,
         )
 
 
@@ -182,8 +189,9 @@ def _info(env: str, total_steps: int) -> dict[str, Any]:
 
 def _number(name: str, value: Any) -> float:
     try:
-        return float(value)
-    except (TypeError, ValueError, RuntimeError):
+        # item(): NumPy warns of float() of an array, PyTorch of a tensor with a gradient
+        return float(value.item() if hasattr(value, "item") else value)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}") from None
 
 
