@@ -78,3 +78,17 @@ def test_the_torch_loop_runs(monkeypatch, capsys) -> None:
     monkeypatch.setattr("sys.argv", ["torch_loop.py", "--num-envs", "16", "--steps", "12"])
     importlib.import_module("torch_loop").main()
     assert "episodes, mean return" in capsys.readouterr().out
+
+
+def test_the_logger_of_the_monitor_page_and_the_reader_of_metrics(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("OPERANT_HOME", str(tmp_path))
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "monitor.md").read_text(), re.S)
+    assert len(blocks) == 1
+    exec(compile(blocks[0], "monitor.md", "exec"), {})
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    from read_metrics import read
+
+    names, rows = read(str(tmp_path / "runs" / "my-loop" / "metrics.mmap"))
+    assert len(rows) == 1000
+    assert rows[-1][names.index("steps")] == 999
+    assert rows[-1][names.index("return")] == pytest.approx(99.9)

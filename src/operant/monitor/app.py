@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from rich.text import Text
 from textual.app import App, ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.containers import Grid, Vertical
 from textual.screen import ModalScreen, Screen
 from textual.widgets import DataTable, Footer, Static
@@ -186,15 +186,15 @@ class RunScreen(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         ("escape", "back", "list"),
-        ("left_square_bracket", "other(-1)", "previous"),
-        ("right_square_bracket", "other(1)", "next"),
+        Binding("left_square_bracket", "other(-1)", show=False),
+        Binding("right_square_bracket", "other(1)", show=False),
         ("m", "metric(1)", "metric"),
-        ("M", "metric(-1)", ""),
+        Binding("M", "metric(-1)", show=False),
         ("s", "smooth", "smooth"),
         ("plus,equals_sign", "zoom(1)", "zoom"),
-        ("minus", "zoom(-1)", ""),
+        Binding("minus", "zoom(-1)", show=False),
         ("c", "compare", "compare"),
-        ("C", "alone", ""),
+        Binding("C", "alone", show=False),
         ("l", "log", "log"),
         ("x", "stop", "stop"),
     ]
