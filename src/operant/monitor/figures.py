@@ -28,11 +28,13 @@ def number(value: float, digits: int = 3) -> str:
         return "-"
     if value == int(value) and abs(value) < 1e4:
         return f"{int(value)}"
-    value = float(f"{value:.{digits}g}")  # first, because 999.9 may become 1 k
+    rounded = float(f"{value:.{digits}g}")  # first, because 999.9 may become 1 k
+    if abs(rounded) >= 1e15:
+        return f"{value:.1e}"
     for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{value / size:.{digits}g} {unit}" if abs(value) < 1e15 else f"{value:.1e}"
-    return f"{value:.{digits}g}"
+        if abs(rounded) >= size:
+            return f"{rounded / size:.{digits}g} {unit}"
+    return f"{rounded:.{digits}g}"
 
 
 def duration(seconds: float) -> str:

@@ -108,7 +108,7 @@ class Plot(Widget):
 
     def render_line(self, y: int) -> Strip:
         """A line of the screen, of those laid out once for a view and a size."""
-        ground = self.visual_style.rich_style
+        ground = self.rich_style
         if self._drawn != (self._view, self.size):
             self._lines = lay_out(self._view, self.size.width, self.size.height)
             self._drawn = self._view, self.size

@@ -78,20 +78,20 @@ class Logger:
         if not self._open:
             raise ValueError(f"the logger of {self.run_id} is closed")
         row = {name.rstrip("_") or name: _number(name, value) for name, value in metrics.items()}
+        count = self._rows + 1
+        steps = _number("step", count if step is None else step)
         taken = sorted(set(row) & {*_OWN, *HARDWARE})
         if taken:
             raise ValueError(f"{', '.join(taken)}: such names are the logger's own; use others")
         new = [name for name in row if name not in self._fields]
         if new:
             self._widen((*self._fields, *new))
-        self._rows += 1
         now = time.perf_counter()
-        steps = float(self._rows if step is None else _number("step", step))
-        own = {"iteration": float(self._rows), "steps": steps, "seconds": now - self._began}
+        own = {"iteration": float(count), "steps": steps, "seconds": now - self._began}
         own["sps"] = _speed(self._last, (steps, now))
-        self._last = steps, now
         known = {**own, **row}
         self._csv.write(known)
+        self._rows, self._last = count, (steps, now)
         values = [known.get(name, float("nan")) for name in self._fields]
         self._live.append([*values, *self._hardware.figures()])
         if self._rows == 1:
