@@ -140,7 +140,14 @@ def _in_background(given: _Given, run_id: str, resume: str, watch: bool, as_json
     if as_json:
         print(json.dumps({"run_id": run.id, "path": str(run.path)}))
     elif watch:
-        output.print(f"watch it again: operant monitor {literal(run.id)}", highlight=False)
+        from operant.monitor.source import Source
+
+        view = Source(run).read()
+        state = "goes on" if view.live else f"is {view.status}"
+        output.print(
+            f"{literal(run.id)} {state}; watch it again: operant monitor {literal(run.id)}",
+            highlight=False,
+        )
     else:
         output.print(literal(run.id), highlight=False)
         errors.print(
