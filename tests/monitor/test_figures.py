@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from typing import Any
 
@@ -213,7 +214,7 @@ def test_hardware() -> None:
             gpu_celsius=61.0, gpu_watts=349.6,
         )
     )  # fmt: skip
-    assert found == [
+    assert [one[:2] for one in found] == [
         ("cpu", "153 %"),
         ("memory", "1.23 GB"),
         ("gpu", "99 %"),
@@ -222,7 +223,12 @@ def test_hardware() -> None:
         ("gpu", "350 W"),
     ]
     assert hardware(view(cpu_percent=NAN, memory_mb=INF, gpu_watts=-INF)) == []
-    assert hardware(view(cpu_percent=0.0, gpu_celsius=-5.0)) == [("cpu", "0 %"), ("gpu", "-5 °C")]
+    shares = [one[2] for one in found]
+    assert shares[0] == pytest.approx(1.534 / (os.cpu_count() or 1))
+    assert shares[2] == pytest.approx(0.986)
+    assert all(math.isnan(shares[k]) for k in (1, 3, 4, 5))
+    found = hardware(view(cpu_percent=0.0, gpu_celsius=-5.0, gpu_watts=1e300))
+    assert [one[:2] for one in found] == [("cpu", "0 %"), ("gpu", "-5 °C")]
 
 
 def test_metric_names() -> None:

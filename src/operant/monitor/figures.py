@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 
 from operant.monitor.source import View
@@ -83,18 +84,24 @@ def bar(share: float, width: int) -> str:
     return text.ljust(width)[:width]
 
 
-def hardware(view: View) -> list[tuple[str, str]]:
-    """Names and values of what is known of the machine."""
+def hardware(view: View) -> list[tuple[str, str, float]]:
+    """Name, value as text, and share of what there is (NaN: unknown), of what is known of the
+    machine. The processor's share is of all its cores, if this is the machine."""
+    cores = 100.0 * (os.cpu_count() or 1)
     known = [
-        ("cpu", "cpu_percent", lambda x: f"{x:.0f} %"),
-        ("memory", "memory_mb", lambda x: f"{x / 1e3:.2f} GB"),
-        ("gpu", "gpu_percent", lambda x: f"{x:.0f} %"),
-        ("gpu memory", "gpu_memory_mb", lambda x: f"{x / 1e3:.1f} GB"),
-        ("gpu", "gpu_celsius", lambda x: f"{x:.0f} °C"),
-        ("gpu", "gpu_watts", lambda x: f"{x:.0f} W"),
+        ("cpu", "cpu_percent", "{:.0f} %", 1.0, cores),
+        ("memory", "memory_mb", "{:.2f} GB", 1e3, math.nan),
+        ("gpu", "gpu_percent", "{:.0f} %", 1.0, 100.0),
+        ("gpu memory", "gpu_memory_mb", "{:.1f} GB", 1e3, math.nan),
+        ("gpu", "gpu_celsius", "{:.0f} °C", 1.0, math.nan),
+        ("gpu", "gpu_watts", "{:.0f} W", 1.0, math.nan),
     ]
-    found = [(name, view.last(key), shown) for name, key, shown in known]
-    return [(name, shown(value)) for name, value, shown in found if math.isfinite(value)]  # type: ignore[no-untyped-call]
+    found = []
+    for name, key, form, unit, most in known:
+        value = view.last(key)
+        if math.isfinite(value) and abs(value) < 1e12:
+            found.append((name, form.format(value / unit), value / most))
+    return found
 
 
 def metric_names(view: View) -> list[str]:

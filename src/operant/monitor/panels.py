@@ -66,7 +66,10 @@ def machine(view: View, width: int) -> Text:
     for (name, share), colour in zip(parts, colours, strict=False):
         text.append(f"  {name} {share:.0%}", colour)
     text.append("\n")
-    for name, value in hardware(view):
+    for name, value, share in hardware(view):
         text.append(f"{name} ", "dim")
+        if math.isfinite(share):
+            text.append(bar(share, 8), "cyan on grey23")
+            text.append(" ")
         text.append(f"{value}   ")
     return text
