@@ -190,44 +190,52 @@ def eight() -> dict[str, Any]:
     return {"monitors": 8, "alive_at_the_end": alive, "bytes_drawn": drawn, "weights_equal": equal}
 
 
-def cost(windows: int = 10, seconds: float = 4.0) -> dict[str, Any]:
-    """Speed of one training with a monitor attached and without, in turns."""
+def cost(pairs: int = 40, seconds: float = 1.5) -> dict[str, Any]:
+    """Speed of one training while a monitor looks and while it is held, in turns."""
     process = train("cost", 10**9)
     source = Source(find_run("cost"))
-    speeds: dict[bool, list[float]] = {True: [], False: []}
-    busy: dict[int, list[float]] = {80: [], 200: []}
-    for k in range(2 * windows):
-        attached = k % 2 == 1
-        columns, lines = (80, 24) if k % 4 == 1 else (200, 60)
-        monitor = watch("cost", columns, lines) if attached else None
-        time.sleep(3.0 if attached else 0.2)  # it starts, which costs; then it watches
-        if monitor is not None:
-            drain(monitor[1])
-        first, began = source.read(), time.perf_counter()
-        before = _cpu(monitor[0].pid) if monitor else 0.0
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            if monitor is not None:
-                drain(monitor[1])
-            time.sleep(0.05)
-        last = source.read()
-        took = time.perf_counter() - began
-        speeds[attached].append((last.last("steps") - first.last("steps")) / took)
-        if monitor is not None:
-            busy[columns].append((_cpu(monitor[0].pid) - before) / took)
-            monitor[0].kill()
-            monitor[0].wait()
-            os.close(monitor[1])
-    process.kill()
-    process.wait()
-    with_it, without = (float(np.median(speeds[key])) for key in (True, False))
+    monitor, master = watch("cost")
+    _watched(master, 4.0)  # it starts, which costs
+    ratios = []
+    for k in range(pairs):
+        speeds = {}
+        for looking in (True, False) if k % 2 else (False, True):
+            monitor.send_signal(signal.SIGCONT if looking else signal.SIGSTOP)
+            first, began = source.read().last("steps"), time.perf_counter()
+            _watched(master, seconds)
+            speeds[looking] = (source.read().last("steps") - first) / (time.perf_counter() - began)
+        ratios.append(speeds[True] / speeds[False])
+    monitor.send_signal(signal.SIGCONT)
+    shares = {"80x24": _share(monitor, master)}
+    large, other = watch("cost", 200, 60)
+    _watched(other, 4.0)
+    shares["200x60"] = _share(large, other)
+    for one in (monitor, large, process):
+        one.kill()
+        one.wait()
     return {
-        "windows": windows,
-        "sps_ratio": round(with_it / without, 4),
-        "share_of_a_core_80x24": round(float(np.median(busy[80])), 4),
-        "share_of_a_core_200x60": round(float(np.median(busy[200])), 4),
+        "pairs": pairs,
+        "sps_ratio_median": round(float(np.median(ratios)), 4),
+        "sps_ratio_mean": round(float(np.mean(ratios)), 4),
+        "standard_error": round(float(np.std(ratios) / np.sqrt(pairs)), 4),
+        "share_of_a_core": shares,
         "publish_us": _publish_us(),
     }
+
+
+def _watched(master: int, seconds: float) -> None:
+    """Let time pass, and read what a monitor draws."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        drain(master)
+        time.sleep(0.05)
+
+
+def _share(monitor: subprocess.Popen[bytes], master: int, seconds: float = 10.0) -> float:
+    """What a monitor takes of a core."""
+    before, began = _cpu(monitor.pid), time.perf_counter()
+    _watched(master, seconds)
+    return round((_cpu(monitor.pid) - before) / (time.perf_counter() - began), 4)
 
 
 def _cpu(pid: int) -> float:
