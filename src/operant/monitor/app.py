@@ -23,8 +23,9 @@ from operant.monitor.source import Source, View
 from operant.runs.control import ask_to_stop
 from operant.runs.directory import Run, list_runs
 
-EVERY_S = 0.2
+EVERY_S = 0.25
 PLOTS_EVERY_S = 1.0
+LARGE_PLOTS_EVERY_S = 2.0
 """A frame of four large plots takes 30 ms; figures cost little."""
 SMOOTHINGS = (0.0, 0.6, 0.9, 0.97)
 ZOOMS = (1.0, 0.5, 0.25, 0.1, 0.05, 0.02)
@@ -270,7 +271,9 @@ class RunScreen(Screen[None]):
             (self._metric, self._smoothing, self._zoom),
         )
         now = time.monotonic()
-        if state == self._shown or not (at_once or now - self._drawn_at >= PLOTS_EVERY_S):
+        large = self.size.width * self.size.height > 5000
+        pause = LARGE_PLOTS_EVERY_S if large else PLOTS_EVERY_S
+        if state == self._shown or not (at_once or now - self._drawn_at >= pause):
             return
         self._shown, self._drawn_at = state, now
         self._draw(view)
