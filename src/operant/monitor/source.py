@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from operant.envs.registry import get_env
 from operant.runs.directory import Run
-from operant.runs.files import open_plain, read_bounded
+from operant.runs.files import open_plain
 from operant.runs.logs import read_csv
 from operant.runs.metrics_file import MetricsReader, Snapshot
-from operant.runs.safe_toml import LARGEST_BYTES, parse_toml
+from operant.runs.summary import config_tables, threshold_of
 from operant.text import printable
 
 MOST_ROWS = 1 << 17
@@ -194,7 +193,7 @@ class Source:
 
     def _read_facts(self) -> dict[str, Any]:
         """What does not change while a run is at work."""
-        info, config = self.run.read_info(), _config(self.run)
+        info, config = self.run.read_info(), config_tables(self.run)
         env = info.get("env") or config.get("env", {}).get("id")
         total = config.get("run", {}).get("total_steps", info.get("total_steps"))
         facts = {
@@ -202,7 +201,7 @@ class Source:
             "engine": _short(info.get("engine")),
             "device": _short(info.get("device")),
             "total_steps": _number(total),
-            "threshold": _threshold(env),
+            "threshold": _number(threshold_of(env)),
         }
         if any(value not in ("?",) and value == value for value in facts.values()):
             self._facts = facts
@@ -239,22 +238,6 @@ def _thinned(table: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         table = {name: column[kept] for name, column in table.items()}
         rows = len(kept)
     return table
-
-
-def _config(run: Run) -> dict[str, dict[str, Any]]:
-    try:
-        tables = parse_toml(read_bounded(run.config_file, LARGEST_BYTES), "config.toml")
-    except (OSError, ValueError):
-        return {}
-    return {name: table for name, table in tables.items() if isinstance(table, dict)}
-
-
-def _threshold(env: Any) -> float:
-    try:
-        found = get_env(env).reward_threshold if isinstance(env, str) else None
-    except ValueError:
-        return math.nan
-    return math.nan if found is None else float(found)
 
 
 def _log_tail(run: Run) -> tuple[str, ...]:

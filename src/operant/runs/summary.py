@@ -39,7 +39,7 @@ class Summary:
 
 def summary(run: Run) -> Summary:
     """Read the files of a run; never raises for what is in them."""
-    config = _config(run)
+    config = config_tables(run)
     env = config.get("env", {}).get("id")
     live = _live(run)
     row = _last_row(run, live)
@@ -55,11 +55,12 @@ def summary(run: Run) -> Summary:
         seconds=row.get("seconds"),
         sps=row.get("sps"),
         mean_return=row.get("mean_return"),
-        reward_threshold=_threshold(env),
+        reward_threshold=threshold_of(env),
     )
 
 
-def _config(run: Run) -> dict[str, dict[str, Any]]:
+def config_tables(run: Run) -> dict[str, dict[str, Any]]:
+    """The tables of a run's ``config.toml``; empty where it is missing or damaged."""
     try:
         tables = parse_toml(read_bounded(run.config_file, LARGEST_BYTES), "config.toml")
     except (OSError, ValueError):
@@ -88,7 +89,8 @@ def _last_row(run: Run, live: Snapshot | None) -> dict[str, float]:
     return {name: value for name, value in last.items() if np.isfinite(value)}
 
 
-def _threshold(env: Any) -> float | None:
+def threshold_of(env: Any) -> float | None:
+    """The mean return at which an environment, named in a file, counts as solved."""
     try:
         return get_env(env).reward_threshold if isinstance(env, str) else None
     except ValueError:

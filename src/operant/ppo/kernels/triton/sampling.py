@@ -6,10 +6,8 @@ import triton
 import triton.language as tl
 
 from operant.lang.triton_words import philox, unit
-from operant.models.names import LOG_STD_RANGE
+from operant.ppo.kernels.triton.loss import HALF_LOG_2PI, HIGHEST, LOWEST
 
-LOWEST, HIGHEST = (tl.constexpr(float(x)) for x in LOG_STD_RANGE)
-HALF_LOG_2PI = tl.constexpr(0.9189385332046727)
 TWO_PI = tl.constexpr(6.283185307179586)
 
 
