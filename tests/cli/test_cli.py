@@ -152,16 +152,59 @@ def test_bench_json_to_standard_output_is_only_json() -> None:
     assert set(ours["ratio_to"]) == {"gymnasium", "gymnasium cartpole"}
 
 
+def interrupted(arguments: list[str], seconds: float) -> subprocess.CompletedProcess[str]:
+    """Run Python, and send Ctrl-C after so many seconds."""
+    with subprocess.Popen(
+        [sys.executable, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            time.sleep(seconds)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+
 def test_interrupt_exits_130() -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "operant", "bench", "env", "--repeats", "100000"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    time.sleep(3)
-    process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert "interrupted" in stderr
-    assert "Traceback" not in stderr
+    ended = interrupted(["-m", "operant", "bench", "env", "--repeats", "100000"], 3)
+    assert ended.returncode == 130
+    assert "interrupted" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+SWALLOWS = """
+import os, signal, sys, time, weakref
+import operant.cli
+from operant.cli.screen import verb
+
+class Thing: pass
+
+def dropped(reference):
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.1)
+
+@verb
+def command():
+    thing = Thing()
+    reference = weakref.ref(thing, dropped)
+    del thing  # the interrupt is raised in the callback, where Python drops it
+    print("dropped", flush=True)
+    if sys.argv[1] == "error":
+        try:
+            time.sleep(60)
+        except KeyboardInterrupt:
+            raise RuntimeError("what a compiler makes of it") from None
+    time.sleep(60)
+
+operant.cli.app = command
+operant.cli.main()
+"""
+
+
+@pytest.mark.parametrize("then", ["sleep", "error"])
+def test_an_interrupt_that_got_lost_is_raised_again(then: str) -> None:
+    command = [sys.executable, "-c", SWALLOWS, then]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    assert (ended.returncode, ended.stdout) == (130, "dropped\n")
+    assert ended.stderr == "operant: interrupted\n"

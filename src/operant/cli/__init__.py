@@ -24,6 +24,7 @@ from operant.cli import (
     stop,
     train,
 )
+from operant.cli.interrupts import Interrupts
 from operant.cli.screen import Interrupted, UserError, errors, printable, verb
 
 app = typer.Typer(
@@ -70,14 +71,22 @@ def _options(
 def main() -> None:
     """Run the command line. A user's mistake is one sentence and exit code 2."""
     logging.getLogger("operant.engine").addHandler(logging.NullHandler())  # commands say it
-    try:
-        app()
-    except UserError as mistake:
-        _say(str(mistake), "red")
-        sys.exit(2)
-    except (Interrupted, KeyboardInterrupt) as stop:
-        _say(str(stop) or "interrupted")
-        sys.exit(130)
+    with Interrupts() as interrupts:
+        try:
+            app()
+        except UserError as mistake:
+            _say(str(mistake), "red")
+            sys.exit(2)
+        except (Interrupted, KeyboardInterrupt) as stop:
+            interrupts.arrived()
+            _say(str(stop) or "interrupted")
+            sys.exit(130)
+        except Exception:
+            if not interrupts.asked:
+                raise
+            interrupts.arrived()  # what a compiler makes of an interrupt in its callback
+            _say("interrupted")
+            sys.exit(130)
 
 
 def _say(text: str, style: str = "") -> None:
