@@ -16,18 +16,19 @@ from gymnasium.vector import AutoresetMode
 
 from operant.envs.env import Env
 from operant.envs.layouts import Layout
-from operant.envs.rules import Rules
+from operant.envs.rules import Rules, TracedRules
 from operant.lang.trace import FLOAT
 from operant.vector.backends import available_backends
 from operant.vector.cards import interpreted
 from operant.vector.env import VecEnv
 from operant.vector.make import make
 
-NUM_ENVS = 64
+NUM_ENVS, NUM_ARRAY_ENVS = 64, 4
+"""How many are played. A state of arrays is stepped one environment at a time by the reference."""
 MAX_STEPS = 1000
 TOLERANCE = 1e-5
 """Allowed difference between backends after one step from the same state, relative to 1 + |value|:
-they differ by fused multiply-adds only."""
+they differ by fused multiply-adds only. For a state of arrays there are none: no difference."""
 _RARE = 1e-4  # share of steps whose termination may hang on that last bit
 
 
@@ -164,8 +165,14 @@ def _play(batch: Any, seed: int = 0) -> Iterator[tuple[int, np.ndarray, Any]]:
         yield step, actions, batch.step(actions)
 
 
+def _num_envs(env: type[Env]) -> int:
+    return NUM_ENVS if isinstance(Rules.of(env), TracedRules) else NUM_ARRAY_ENVS
+
+
 def _check_actions(env: type[Env]) -> str:
     rules = Rules.of(env)
+    if not isinstance(rules, TracedRules):
+        return _check_array_actions(env)
     used = {arg for node in rules.step.nodes for arg in node.args} | set(rules.step.outputs)
     unused = [
         str(node.value)
@@ -177,6 +184,24 @@ def _check_actions(env: type[Env]) -> str:
     if unused:
         raise CheckFailed(f"step() never uses action[{unused[0][1:]}]")
     return f"step() uses every component of {rules.action.space}"
+
+
+def _check_array_actions(env: type[Env]) -> str:
+    """Two batches from the same states, every action against the first: something must change."""
+    layout = Rules.of(env).action
+    batches = [VecEnv(env, 16, seed=0) for _ in range(2)]
+    batches[0].reset()
+    batches[1].reset()
+    for step in range(_steps(env)):
+        actions = random_actions(layout, 16, step)
+        others = random_actions(layout, 16, MAX_STEPS + step)
+        batches[1].set_state(batches[0].get_state())
+        batches[0].step(actions)
+        batches[1].step(others)
+        first, second = (batch.get_state() for batch in batches)
+        if any(not np.array_equal(first[key], second[key], equal_nan=True) for key in first):
+            return f"actions of {layout.space} change what happens"
+    raise CheckFailed("whatever the policy does changes nothing: does step() use `action`?")
 
 
 def _action_names(rules: Rules) -> set[str]:
@@ -195,7 +220,7 @@ def _check_spaces(env: type[Env]) -> str:
 
 
 def _check_finite(env: type[Env]) -> str:
-    batch = VecEnv(env, NUM_ENVS, backend="reference")
+    batch = VecEnv(env, _num_envs(env), backend="reference")
     obs, _ = batch.reset(seed=0)
     _require_finite("the observation after reset()", obs)
     for step, _, (obs, reward, _, _, _) in _play(batch):
@@ -205,7 +230,7 @@ def _check_finite(env: type[Env]) -> str:
         for name, values in batch.get_state().items():
             if name.startswith("state."):
                 _require_finite(f"State.{name[6:]} {where}", values)
-    return f"no NaN and no infinity in {_steps(env)} steps of {NUM_ENVS} environments"
+    return f"no NaN and no infinity in {_steps(env)} steps of {_num_envs(env)} environments"
 
 
 def _require_finite(what: str, values: np.ndarray) -> None:
@@ -218,7 +243,7 @@ def _require_finite(what: str, values: np.ndarray) -> None:
 
 def _check_bounds(env: type[Env]) -> str:
     rules = Rules.of(env)
-    batch = VecEnv(env, NUM_ENVS, backend="reference")
+    batch = VecEnv(env, _num_envs(env), backend="reference")
     low, high = _limits(rules.observation.space)
     obs, _ = batch.reset(seed=0)
     _require_inside("after reset()", obs, low, high)
@@ -253,7 +278,8 @@ def _require_inside(when: str, obs: np.ndarray, low: np.ndarray, high: np.ndarra
 
 def _check_resets(env: type[Env]) -> str:
     backends = _backends()
-    batches = [_batch(env, 256, name) for name in backends]
+    count = 4 * _num_envs(env)
+    batches = [_batch(env, count, name) for name in backends]
     for episode in range(3):
         results = [b.reset(seed=0 if episode == 0 else None)[0] for b in batches]
         for name, obs in zip(backends[1:], results[1:], strict=True):
@@ -263,21 +289,21 @@ def _check_resets(env: type[Env]) -> str:
                     f"reset() differs between {backends[0]} and {name} (environment {index}, "
                     f"episode {episode}): does it depend on anything but `random` and `params`?"
                 )
-    if np.array_equal(results[0], VecEnv(env, 256, backend=backends[0]).reset(seed=1)[0]):
+    if np.array_equal(results[0], VecEnv(env, count, backend=backends[0]).reset(seed=1)[0]):
         return "the same bits on every backend (and the same for every seed: reset() draws nothing)"
     return f"the same bits on {' and '.join(backends)}, other bits for another seed"
 
 
 def _check_parity(env: type[Env]) -> str:
-    reference = VecEnv(env, NUM_ENVS, backend="reference")
+    reference = VecEnv(env, _num_envs(env), backend="reference")
     others = [name for name in _backends() if name != "reference"]
-    worst = 0.0
+    worst, exact = 0.0, not isinstance(reference.rules, TracedRules)
     for name in others:
-        batch = _batch(env, NUM_ENVS, name)
+        batch = _batch(env, _num_envs(env), name)
         batch.reset(seed=0)
         mismatches = 0
         for step in range(_steps(env)):
-            actions = random_actions(batch.rules.action, NUM_ENVS, step)
+            actions = random_actions(batch.rules.action, _num_envs(env), step)
             if step == 0:
                 reference.reset(seed=0)
             reference.set_state(batch.get_state())
@@ -285,20 +311,23 @@ def _check_parity(env: type[Env]) -> str:
             reference.step(actions)
             ours, theirs = batch.get_state(), reference.get_state()
             for key in ours:
+                if exact and not np.array_equal(ours[key], theirs[key], equal_nan=True):
+                    raise CheckFailed(
+                        f"{key} differs between reference and {name} at step {step + 1}"
+                    )
                 if ours[key].dtype == np.float32:
                     worst = max(worst, _require_close(key, name, step, ours[key], theirs[key]))
             mismatches += int((ours["terminated"] != theirs["terminated"]).sum())
-        if mismatches > _RARE * NUM_ENVS * _steps(env):
+        if mismatches > _RARE * _num_envs(env) * _steps(env):
             raise CheckFailed(
                 f"termination differs between reference and {name} in {mismatches} of "
-                f"{NUM_ENVS * _steps(env)} steps from the same states"
+                f"{_num_envs(env) * _steps(env)} steps from the same states"
             )
     if not others:
         return "only the reference backend is present"
-    return (
-        f"{_steps(env)} steps of {NUM_ENVS} environments on reference and {', '.join(others)}: "
-        f"largest difference in a step {worst:.1e}"
-    )
+    alike = "equal to the bit" if exact else f"largest difference in a step {worst:.1e}"
+    played = f"{_steps(env)} steps of {_num_envs(env)} environments"
+    return f"{played} on reference and {', '.join(others)}: {alike}"
 
 
 def _require_close(
@@ -332,7 +361,8 @@ def _check_determinism(env: type[Env]) -> str:
 
 
 def _trajectory(env: type[Env], backend: str, workers: int, seed: int) -> list[np.ndarray]:
-    batch = _batch(env, 2 * NUM_ENVS, backend, workers)
+    count = 2 * NUM_ENVS if backend != "reference" else 2 * _num_envs(env)
+    batch = _batch(env, count, backend, workers)
     values = [batch.reset(seed=seed)[0]]
     for step in range(min(200, _steps(env))):
         obs, reward, *_ = batch.step(random_actions(batch.rules.action, batch.num_envs, step))
@@ -389,11 +419,11 @@ def _column(mask: np.ndarray, like: np.ndarray) -> np.ndarray:
 
 def _check_masks(env: type[Env]) -> str:
     """Masks of all states met, also the last of an episode: NEXT_STEP shows it to the policy."""
-    reference = VecEnv(env, NUM_ENVS, backend="reference")
+    reference = VecEnv(env, _num_envs(env), backend="reference")
     reference.reset(seed=0)
     masked = 0
     for name in _backends():
-        batch = _batch(env, NUM_ENVS, name)
+        batch = _batch(env, _num_envs(env), name)
         batch.reset(seed=0)
         for step in range(_steps(env) + 1):
             masks = _masks(batch)
@@ -407,7 +437,7 @@ def _check_masks(env: type[Env]) -> str:
                     f"action_mask() differs between reference and {name} {_when(step)} "
                     f"(environment {index}, value {action}) from the same state"
                 )
-            batch.step(random_actions(batch.rules.action, NUM_ENVS, step))
+            batch.step(random_actions(batch.rules.action, _num_envs(env), step))
     if not masked:
         return "every action was allowed in every state met"
     return f"the same on {' and '.join(_backends())}; every state met allows some action"
@@ -438,7 +468,7 @@ def _when(steps: int) -> str:
 
 
 def _note_episodes(env: type[Env]) -> Finding:
-    batch = VecEnv(env, NUM_ENVS)
+    batch = VecEnv(env, _num_envs(env))
     lengths: list[int] = []
     returns: list[float] = []
     for _, _, (*_, info) in _play(batch):

@@ -32,7 +32,7 @@ ONE_ARGUMENT = [word for word in COMPOSED if word != "atan2"]
 
 def compiled(flags: str, folder: Path) -> dict[str, Word]:
     """The words as the kernels hold them, each in a loop over arrays; `flags` is FAST or EXACT."""
-    parts = [kernels._HEADER.format(name="words", version="", fingerprint="")]
+    parts = [kernels.HEADER.format(name="words", version="", fingerprint="")]
     for word in COMPOSED:
         parts.append(f"@njit(**{flags})\n{word_source(word)}")
     for word in COMPOSED:

@@ -220,7 +220,7 @@ def compiled(
 ) -> Callable[[Values], Iterator[np.ndarray]]:
     """The expressions as one function of the kernels' kind, in a loop over arrays."""
     program = record(texts)
-    parts = [kernels._HEADER.format(name="expressions", version="", fingerprint="")]
+    parts = [kernels.HEADER.format(name="expressions", version="", fingerprint="")]
     for word in composed_words([program]):
         parts.append(f"@njit(**{flags})\n{word_source(word, '_w')}")
     parts.append(f"@njit(**{flags})\n{function_source(program, 'expressions', '_w')}")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from operant.envs.registry import get_env
-from operant.envs.rules import Rules
+from operant.envs.rules import Rules, traced
 
 PEERS = ("gymnasium", "envpool")
 _BATCHES = 16  # different action batches, made beforehand
@@ -148,11 +148,11 @@ def measure(everyone: Sequence[Contender], repeats: int, seconds: float) -> Iter
         if contender.system == "operant":
             contender.backend = env.backend  # of "auto"
         env.reset()
-        actions = _actions(contender.env, contender.num_envs)
+        actions = random_actions(Rules.of(get_env(contender.env)), contender.num_envs)
         began = time.perf_counter()
         env.step(actions[0])  # compiles, if anything does
         quick = time.perf_counter() - began < 5
-        timed = timed_on_card(env, actions) if contender.on_card else _on_host(env, actions)
+        timed = timed_on_card(env, actions) if contender.on_card else timed_on_host(env, actions)
         once = timed(3 if quick else 1)
         running.append((contender, env, timed, max(1, round(seconds / once))))
     if any(contender.on_card for contender in everyone):
@@ -166,25 +166,26 @@ def measure(everyone: Sequence[Contender], repeats: int, seconds: float) -> Iter
         env.close()
 
 
-def _actions(env_id: str, num_envs: int) -> list[np.ndarray]:
+def random_actions(rules: Rules, num_envs: int) -> list[np.ndarray]:
     """Random action batches, int64 or float32, as a policy would hand them over."""
-    layout = Rules.of(get_env(env_id)).action
+    layout = rules.action
     random = np.random.default_rng(0)
     shape = (num_envs, *layout.shape)
     if layout.dtype == "int":
         low, high = (np.array(bounds).reshape(layout.shape) for bounds in (layout.low, layout.high))
         return [random.integers(low, high, shape) for _ in range(_BATCHES)]
     space: Any = layout.space
-    return [
-        random.uniform(space.low, space.high, shape).astype(np.float32) for _ in range(_BATCHES)
-    ]
+    low = np.where(np.isfinite(space.low), space.low, np.minimum(space.high, 0.0) - 1.0)
+    high = np.where(np.isfinite(space.high), space.high, np.maximum(low, 0.0) + 1.0)
+    return [random.uniform(low, high, shape).astype(np.float32) for _ in range(_BATCHES)]
 
 
 Timed = Callable[[int], float]
 """Takes at least so many steps; the seconds that one of them took."""
 
 
-def _on_host(env: Any, actions: list[np.ndarray]) -> Timed:
+def timed_on_host(env: Any, actions: list[np.ndarray]) -> Timed:
+    """Steps called one after the other, each with the next actions; timed by the wall's clock."""
     step = env.step
 
     def timed(steps: int) -> float:
@@ -225,7 +226,7 @@ def _note_bandwidth(everyone: Sequence[Contender]) -> None:
     bandwidth = copy_bandwidth()
     for one in everyone:
         if one.on_card:
-            rules = Rules.of(get_env(one.env))
+            rules = traced(Rules.of(get_env(one.env)))
             one.bandwidth = bandwidth
             one.bytes_per_step = bytes_per_step(rules, 8 if rules.action.dtype == "int" else 4)
 

@@ -8,12 +8,13 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
 from operant.envs.layouts import Layout, action_layout, observation_layout, space_of
 from operant.lang.advice import LanguageError
+from operant.lang.arrays import Arrays
 from operant.lang.trace import BOOL, FLOAT, INT, Program, as_symbol, cast
 
 _DTYPES = {float: FLOAT, int: INT, bool: BOOL}
@@ -29,9 +30,54 @@ _ARGUMENTS = {
 _MAX_FLOAT = float(np.finfo(np.float32).max)
 
 
-@dataclass(frozen=True)
+class Memory(NamedTuple):
+    """What a field of the state takes for one environment."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Rules:
-    """An environment class with its parameters fixed, checked and recorded.
+    """An environment class with its parameters fixed, and checked: what a backend starts from.
+
+    `TracedRules` for a state of numbers, `operant.envs.array_rules.ArrayRules` for one of arrays.
+    """
+
+    env: type[Any]
+    params: Any
+    float_params: tuple[str, ...]
+    """Parameters that can change without compiling again."""
+    memory: dict[str, Memory]
+    """The fields of the state."""
+    observation: Layout
+    action: Layout
+    mask_size: int = 0
+    """Truth values in the mask of one environment; 0 without a mask."""
+
+    @classmethod
+    def of(cls, env: type[Any], overrides: Mapping[str, Any] | None = None) -> Rules:
+        """Check `env` at its default parameters, but for `overrides`.
+
+        Raises:
+            LanguageError: a function does what cannot be compiled.
+            TypeError: a parameter is unknown or of the wrong type, or the definition is incomplete.
+        """
+        state = getattr(env, "State", None)
+        if isinstance(state, type) and issubclass(state, Arrays):
+            from operant.envs.array_rules import ArrayRules
+
+            return ArrayRules.read(env, overrides or {})
+        return TracedRules.record(env, overrides or {})
+
+    def param_values(self) -> np.ndarray:
+        """The float parameters as a float32 array, in the order of `float_params`."""
+        return np.array([getattr(self.params, name) for name in self.float_params], np.float32)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TracedRules(Rules):
+    """The rules of an environment whose state is a tuple of numbers, recorded.
 
     `reset`, `step`, `observe` and `mask` are programs over the inputs ``s_<field>``, ``a<k>``,
     ``u<k>`` and ``p_<parameter>``; outputs are the state's fields, then for `step` the reward and
@@ -39,26 +85,17 @@ class Rules:
     action is allowed, component by component. Without ``action_mask`` there is no `mask`.
     """
 
-    env: type[Any]
-    params: Any
-    float_params: tuple[str, ...]
     fields: dict[str, str]
-    observation: Layout
-    action: Layout
+    """The type of each field: "float", "int" or "bool"."""
     reset: Program
     step: Program
     observe: Program
     mask: Program | None = None
 
     @classmethod
-    def of(cls, env: type[Any], overrides: Mapping[str, Any] | None = None) -> Rules:
-        """Check and record `env`.
-
-        Raises:
-            LanguageError: a function does what cannot be compiled.
-            TypeError: a parameter is unknown or of the wrong type, or the definition is incomplete.
-        """
-        params = resolve_params(env, overrides or {})
+    def record(cls, env: type[Any], overrides: Mapping[str, Any]) -> TracedRules:
+        """See `Rules.of`."""
+        params = resolve_params(env, overrides)
         with _name_bound(env):
             recorder = _Recorder(env, params)
             programs, again = recorder.programs(), recorder.programs()
@@ -68,32 +105,40 @@ class Rules:
                     f"{_place(getattr(env, name))}: {name}() gives another program each time it is "
                     "called; it must not keep or draw anything (use `random`)"
                 )
+        mask = programs.get("action_mask")
+        fields = recorder.fields
         return cls(
-            env,
-            params,
-            recorder.float_params,
-            recorder.fields,
-            recorder.observation,
-            recorder.action,
-            programs["reset"],
-            programs["step"],
-            programs["observe"],
-            programs.get("action_mask"),
+            env=env,
+            params=params,
+            float_params=recorder.float_params,
+            memory={name: Memory(np.dtype(NUMPY_DTYPES[kind])) for name, kind in fields.items()},
+            observation=recorder.observation,
+            action=recorder.action,
+            mask_size=0 if mask is None else len(mask.outputs),
+            fields=fields,
+            reset=programs["reset"],
+            step=programs["step"],
+            observe=programs["observe"],
+            mask=mask,
         )
-
-    @property
-    def mask_size(self) -> int:
-        """Truth values in the mask of one environment; 0 without a mask."""
-        return 0 if self.mask is None else len(self.mask.outputs)
 
     @property
     def step_draws(self) -> int:
         """Uniform numbers each step consumes: 0 unless ``step`` takes ``random``."""
         return self.env.random_numbers if "random" in _arguments(self.env.step) else 0
 
-    def param_values(self) -> np.ndarray:
-        """The float parameters as a float32 array, in the order of `float_params`."""
-        return np.array([getattr(self.params, name) for name in self.float_params], np.float32)
+
+def traced(rules: Rules) -> TracedRules:
+    """`rules`, if their state is a tuple of numbers.
+
+    Raises:
+        ValueError: it is made of arrays, which Triton kernels cannot hold.
+    """
+    if not isinstance(rules, TracedRules):
+        raise ValueError(
+            f"the state of {rules.env.__qualname__} is made of arrays; Triton kernels keep numbers"
+        )
+    return rules
 
 
 def call(function: Callable[..., Any], **available: Any) -> Any:

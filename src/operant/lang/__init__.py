@@ -12,6 +12,7 @@ program is printed as source for a compiler (the other backends).
 """
 
 from operant.lang.advice import LanguageError
+from operant.lang.arrays import Arrays, boolean, float32, int32, uint8
 from operant.lang.words import (
     abs,
     atan,
@@ -40,15 +41,19 @@ from operant.lang.words import (
 )
 
 __all__ = [
+    "Arrays",
     "LanguageError",
     "abs",
     "atan",
     "atan2",
+    "boolean",
     "ceil",
     "clip",
     "cos",
     "exp",
+    "float32",
     "floor",
+    "int32",
     "log",
     "logical_not",
     "maximum",
@@ -63,6 +68,7 @@ __all__ = [
     "tanh",
     "to_float",
     "to_int",
+    "uint8",
     "uniform",
     "where",
 ]

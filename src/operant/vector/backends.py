@@ -51,8 +51,13 @@ class Choice:
 def _create_reference(
     rules: Rules, buffers: Buffers, max_steps: int, mode: AutoresetMode, workers: int
 ) -> Backend:
+    from operant.envs.array_rules import ArrayRules
     from operant.vector.reference import ReferenceBackend
 
+    if isinstance(rules, ArrayRules):
+        from operant.vector.array_reference import ArrayReferenceBackend
+
+        return ArrayReferenceBackend(rules, buffers, max_steps, mode)
     return ReferenceBackend(rules, buffers, max_steps, mode)
 
 

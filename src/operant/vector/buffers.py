@@ -65,7 +65,7 @@ class Buffers:
         action_dtype = NUMPY_DTYPES[rules.action.dtype]
         buffers = cls(
             num_envs=num_envs,
-            state={name: new(NUMPY_DTYPES[kind]) for name, kind in rules.fields.items()},
+            state={name: new(*memory) for name, memory in rules.memory.items()},
             action=tuple(new(action_dtype) for _ in range(rules.action.size)),
             obs=new(obs_dtype, rules.observation.shape),
             final_obs=new(obs_dtype, rules.observation.shape),

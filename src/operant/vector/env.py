@@ -191,7 +191,7 @@ class VecEnv(BaseVecEnv):
     def action_masks(self) -> np.ndarray | None:
         """See `BaseVecEnv`."""
         self._check_masks_known()
-        return None if self.rules.mask is None else self._hand_out(self._masks)
+        return None if self.rules.mask_size == 0 else self._hand_out(self._masks)
 
     def get_state(self) -> dict[str, np.ndarray]:
         """See `BaseVecEnv`."""
@@ -210,7 +210,7 @@ class VecEnv(BaseVecEnv):
         written = write_state(self._buffers, state)
         if "obs" not in written:
             self._backend.observe()
-        elif self.rules.mask is not None:  # the masks have to be computed, the observations stay
+        elif self.rules.mask_size:  # the masks have to be computed, the observations stay
             given = self._results[0].copy()
             self._backend.observe()
             self._results[0][:] = given
@@ -271,7 +271,8 @@ class VecEnv(BaseVecEnv):
         return np.ascontiguousarray(mask)
 
     def _fields(self, index: int) -> list[Any]:
-        return [array[index].item() for array in self._buffers.state.values()]
+        rows = [array[index] for array in self._buffers.state.values()]
+        return [row.copy() if row.ndim else row.item() for row in rows]
 
     def _refuse_step(self) -> None:
         self._check_open()

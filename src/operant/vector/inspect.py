@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from operant import __version__
+from operant.envs.array_rules import ArrayRules
 from operant.envs.env import Env
 from operant.envs.registry import get_env
-from operant.envs.rules import Rules
+from operant.envs.rules import Rules, TracedRules, traced
 from operant.vector.base import BaseVecEnv
 
 
@@ -21,8 +22,13 @@ class Inspection:
     @property
     def numba(self) -> str:
         """The kernels of the ``cpu`` backend, for Numba."""
+        if isinstance(self.rules, ArrayRules):
+            from operant.vector.array_source import array_kernels_source
+
+            return array_kernels_source(self.rules, __version__, "shown")[0]
         from operant.vector.numba_source import kernels_source
 
+        assert isinstance(self.rules, TracedRules)
         return kernels_source(self.rules, __version__, "shown")
 
     @property
@@ -30,7 +36,7 @@ class Inspection:
         """The kernels of the ``cuda`` backend, for Triton."""
         from operant.vector.triton_source import kernels_source
 
-        return kernels_source(self.rules, __version__)
+        return kernels_source(traced(self.rules), __version__)
 
 
 def inspect(env: str | type[Env] | BaseVecEnv, **params: Any) -> Inspection:

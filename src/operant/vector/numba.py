@@ -18,9 +18,11 @@ from numba.core.ccallback import CFunc
 from numba.core.dispatcher import Dispatcher
 
 from operant import __version__
-from operant.envs.rules import Rules
+from operant.envs.array_rules import ArrayRules
+from operant.envs.rules import Rules, TracedRules
 from operant.lang import intrinsics
-from operant.vector import numba_jobs, numba_philox
+from operant.vector import array_words, numba_jobs, numba_philox
+from operant.vector.array_source import STREAM_WORDS, array_kernels_source
 from operant.vector.buffers import LANES, Arena, Buffers
 from operant.vector.generated import load_module
 from operant.vector.numba_jobs import CALLER, LINE, RESCAN, STOP, UNFINISHED, WAITING, block_size
@@ -48,6 +50,7 @@ class NumbaBackend:
         workers: int = 1,
     ) -> None:
         kernels = load_kernels(rules)
+        self._rules = rules
         parts = split(buffers.lanes, workers, LANES)
         block = block_size(buffers.lanes, len(parts))
         blocks = [-(-(hi - lo) // block) for lo, hi in parts]
@@ -62,6 +65,7 @@ class NumbaBackend:
         """Of the compiled function that steps a block; see `operant.vector.numba_source`."""
         self._table, self._control = table.ctypes.data, arrays["control"]
         self._work, self._reset, self._observe = kernels.work, kernels.reset.ctypes, kernels.observe
+        self._trouble = arrays.get("trouble", np.zeros(2, np.int64))
         self._rescan = True
         self._workers = None
         if len(parts) > 1:
@@ -76,6 +80,7 @@ class NumbaBackend:
         chosen = np.flatnonzero(mask)
         self._reset(0, len(chosen), chosen.ctypes.data_as(_INT64_POINTER), now_us, self._table)
         self._rescan = True
+        self.check()
 
     def observe(self) -> None:
         """Write the observations and the masks from the states."""
@@ -104,7 +109,22 @@ class NumbaBackend:
         if self._rescan and finished >= 0:
             self._rescan = False
             self._control[RESCAN] = 0
+        if self._trouble[0]:
+            self.check()
         return finished
+
+    def check(self) -> None:
+        """Raise what went wrong in the author's functions, which compiled code cannot.
+
+        Raises:
+            IndexError: an index lay outside its array; element 0 was used instead.
+        """
+        place, index = self._trouble.tolist()
+        if place and isinstance(self._rules, ArrayRules):
+            self._trouble[:] = 0
+            _, places = array_kernels_source(self._rules, __version__, "")
+            line, array, size = places[place - 1]
+            raise IndexError(f"{line}: index {index} of {array} is outside 0..{size - 1}")
 
     def close(self) -> None:
         """Stop the worker threads."""
@@ -130,6 +150,8 @@ def _arrays(
     known |= {f"state_{name}": array for name, array in buffers.state.items()}
     known |= {f"action_{k}": array for k, array in enumerate(buffers.action)}
     scratch = Arena(buffers.lanes)
+    known["stream"] = scratch.zeros(np.uint32, (STREAM_WORDS,))
+    known["trouble"] = np.zeros(2, np.int64)
     dtypes = {"f32": np.float32, "u32": np.uint32, "i64": np.int64}
     layout = table_layout(rules)
     for name, dtype in layout.items():
@@ -141,14 +163,19 @@ def _arrays(
 
 def load_kernels(rules: Rules) -> ModuleType:
     """The module of compiled kernels for these rules, from memory or from disk."""
-    return load_module(rules.env.__name__, kernels_source(rules, __version__, _fingerprint()))
+    if isinstance(rules, ArrayRules):
+        source, _ = array_kernels_source(rules, __version__, _fingerprint())
+    else:
+        assert isinstance(rules, TracedRules)
+        source = kernels_source(rules, __version__, _fingerprint())
+    return load_module(rules.env.__name__, source)
 
 
 @lru_cache(maxsize=1)
 def _fingerprint() -> str:
     """Stands for the code that generated kernels call; Numba's cache does not look there."""
     parts = [numba.__version__]
-    for module in (intrinsics, numba_jobs, numba_philox):
+    for module in (intrinsics, numba_jobs, numba_philox, array_words):
         parts.append(Path(str(module.__file__)).read_text())
     return hashlib.sha256("".join(parts).encode()).hexdigest()[:12]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operant.envs.rules import Rules
+from operant.envs.rules import TracedRules
 from operant.lang.numba_source import program_source
 from operant.vector.numba_table import inputs, read, stored
 
@@ -24,7 +24,7 @@ class _Loop:
         return self._numbers.setdefault(buffer, len(self._numbers))
 
 
-def step_loop(rules: Rules) -> str:
+def step_loop(rules: TracedRules) -> str:
     """Load state and action, rules, observation, time limit, statistics, store."""
     loop = _Loop()
     values = inputs(rules.step, s="state_{}", a="action_{}", u="draw_{}")

@@ -6,7 +6,7 @@ same on every backend and after `set_state`.
 
 from __future__ import annotations
 
-from operant.envs.rules import Rules
+from operant.envs.rules import TracedRules
 from operant.lang.numba_source import program_source
 from operant.lang.trace import Program
 from operant.vector.numba_table import inputs, read
@@ -14,7 +14,7 @@ from operant.vector.numba_table import inputs, read
 _BUFFERS = 1 << 21  # numbers of buffers that no other loop uses
 
 
-def mask_function(rules: Rules) -> str:
+def mask_function(rules: TracedRules) -> str:
     """``write_mask`` writes the mask of environment i from its state; empty without a mask."""
     if rules.mask is None:
         return ""
@@ -33,12 +33,12 @@ def mask_function(rules: Rules) -> str:
     return "\n    ".join([head, *reads, *lines, *stores]) + "\n"
 
 
-def mask_lines(rules: Rules) -> list[str]:
+def mask_lines(rules: TracedRules) -> list[str]:
     """Write the mask of environment i, whose state is in its buffers; nothing without a mask."""
     return [] if rules.mask is None else [_call(rules.mask)]
 
 
-def mask_loop(rules: Rules) -> str:
+def mask_loop(rules: TracedRules) -> str:
     """Write the masks of environments lo..hi; empty without a mask.
 
     A loop of its own, so that the arithmetic of a step is vectorised however many actions there

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from operant.envs.rules import Rules
+from operant.envs.rules import Rules, TracedRules
 from operant.lang.trace import BOOL, FLOAT, INT, Program
 
 SETTINGS = (
@@ -20,6 +20,7 @@ SETTINGS = (
 """Whole numbers in the table. Mode: 0 NEXT_STEP, 1 SAME_STEP, 2 DISABLED. Blocks: size, how many.
 Addresses of the compiled functions that begin episodes and step."""
 TYPES = {FLOAT: "f32", INT: "i32", BOOL: "u8"}
+_MEMORY = {"float32": "f32", "int32": "i32", "uint8": "u8", "bool": "u8"}
 KEYS = ("key_step", "key_episode", "key_high", "key_low", "key_index")
 
 
@@ -31,10 +32,13 @@ def table_layout(rules: Rules) -> dict[str, str]:
     """
     obs = "i64" if rules.observation.dtype == INT else "f32"
     layout = {"params": "f32"}
-    layout |= {f"state_{name}": TYPES[kind] for name, kind in rules.fields.items()}
+    layout |= {f"state_{name}": _MEMORY[kept.dtype.name] for name, kept in rules.memory.items()}
     layout |= {f"action_{k}": TYPES[rules.action.dtype] for k in range(rules.action.size)}
-    layout |= {f"draw_{k}": "f32" for k in range(draw_rows(rules))}
-    layout |= dict.fromkeys(KEYS, "u32")
+    if isinstance(rules, TracedRules):
+        layout |= {f"draw_{k}": "f32" for k in range(draw_rows(rules))}
+        layout |= dict.fromkeys(KEYS, "u32")
+    else:
+        layout |= {"stream": "u32", "trouble": "i64"}
     layout |= {"action_mask": "u8"} if rules.mask_size else {}
     return layout | {
         "obs": obs,
@@ -60,7 +64,7 @@ def table_layout(rules: Rules) -> dict[str, str]:
     }
 
 
-def draw_rows(rules: Rules) -> int:
+def draw_rows(rules: TracedRules) -> int:
     """Uniform numbers are made in whole blocks of four."""
     numbers: int = rules.env.random_numbers
     return -(-numbers // 4) * 4
@@ -98,11 +102,11 @@ def inputs(program: Program, **values: str) -> dict[str, str]:
     return texts
 
 
-def read(rules: Rules, field: str, text: str) -> str:
+def read(rules: TracedRules, field: str, text: str) -> str:
     """A field of the state as read from its buffer; truth values are kept as bytes."""
     return f"bool_({text})" if rules.fields[field] == BOOL else text
 
 
-def stored(rules: Rules, text: str) -> str:
+def stored(rules: TracedRules, text: str) -> str:
     """A component of the observation as it is kept."""
     return f"i64({text})" if rules.observation.dtype == INT else text

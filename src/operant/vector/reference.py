@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from operant.envs.rules import Rules, call
+from operant.envs.rules import Rules, TracedRules, call
 from operant.lang.batch import batch
 from operant.lang.trace import INT
 from operant.vector.buffers import Buffers
@@ -26,27 +26,36 @@ class ReferenceBackend:
         self._buffers = buffers
         self._max_steps = max_steps
         self._mode = mode
-        # Arrays of one: a NumPy scalar would follow other rules (sin in float64, 1 // 0.1 = 9).
-        values = {name: [getattr(rules.params, name)] for name in rules.float_params}
-        self._params = rules.params._replace(**{k: batch(v) for k, v in values.items()})
+        self._params = rules.params._replace(
+            **{name: self._float(getattr(rules.params, name)) for name in rules.float_params}
+        )
+
+    def _float(self, value: float) -> Any:
+        """A parameter, as the author's functions get it."""
+        # An array of one: a NumPy scalar would follow other rules (sin in float64, 1 // 0.1 = 9).
+        return batch([value])
 
     def reset(self, mask: np.ndarray, now_us: int) -> None:
         """Begin a new episode in the environments of `mask`, bool ``[num_envs]``."""
         b = self._buffers
         lanes = np.flatnonzero(mask)
-        env = self._rules.env
-        zeros = np.zeros(len(lanes), np.uint32)
-        draws = uniforms(b.seed[lanes], b.index[lanes], b.episode[lanes], zeros, env.random_numbers)
-        with np.errstate(all="ignore"):
-            random = tuple(batch(u) for u in draws)
-            state = call(env.reset, random=random, params=self._params)
-        self._write_state(lanes, state)
+        self._begin(lanes)
         b.episode[lanes] += np.uint32(1)
         b.steps[lanes] = 0
         b.episode_return[lanes] = 0.0
         b.start_us[lanes] = now_us
         b.done[lanes] = False
         self._observe(lanes)
+
+    def _begin(self, lanes: np.ndarray) -> None:
+        """Run the author's ``reset`` for these environments; write the states."""
+        b, env = self._buffers, self._rules.env
+        zeros = np.zeros(len(lanes), np.uint32)
+        draws = uniforms(b.seed[lanes], b.index[lanes], b.episode[lanes], zeros, env.random_numbers)
+        with np.errstate(all="ignore"):
+            random = tuple(batch(u) for u in draws)
+            state = call(env.reset, random=random, params=self._params)
+        self._write_state(lanes, state)
 
     def observe(self) -> None:
         """Write the observations and the masks from the states."""
@@ -119,6 +128,7 @@ class ReferenceBackend:
         """Run the author's ``step`` on all environments; write the states."""
         b, n = self._buffers, self._buffers.num_envs
         env, layout = self._rules.env, self._rules.action
+        assert isinstance(self._rules, TracedRules)
         actions = tuple(batch(b.cut(array).copy()) for array in b.action)
         draws = uniforms(
             b.cut(b.seed),

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from operant import __version__
 from operant.envs.env import Env
-from operant.envs.rules import Rules
+from operant.envs.rules import Rules, TracedRules, traced
 from operant.lang.trace import FLOAT, INT
 from operant.vector.base import NO_LIMIT, BaseVecEnv, asked_mask
 from operant.vector.cards import check_memory, interpreted
@@ -118,6 +118,8 @@ class CudaVecEnv(BaseVecEnv):
         MemoryError: they do not fit; the message says how many would.
     """
 
+    rules: TracedRules
+
     def __init__(
         self,
         env: type[Env],
@@ -134,6 +136,7 @@ class CudaVecEnv(BaseVecEnv):
         super().__init__(
             env, num_envs, seed, autoreset_mode, render_mode, max_episode_steps, params
         )
+        self.rules = traced(self.rules)
         self.device = device or torch.device("cpu" if interpreted() else "cuda", 0)
         self.backend, self.backend_reason, self.workers = "cuda", "asked for", 1
         self.copy = bool(copy)
@@ -271,7 +274,7 @@ class CudaVecEnv(BaseVecEnv):
     def action_masks(self) -> Tensor | None:
         """See `BaseVecEnv`."""
         self._check_masks_known()
-        return None if self.rules.mask is None else self._hand_out(self._own.action_mask)
+        return None if self.rules.mask_size == 0 else self._hand_out(self._own.action_mask)
 
     @property
     def buffers(self) -> dict[str, Tensor]:
@@ -481,12 +484,12 @@ def _module(name: str, source: str) -> ModuleType:
     return load_module(name, source)
 
 
-def load_kernels(rules: Rules) -> ModuleType:
+def load_kernels(rules: TracedRules) -> ModuleType:
     """The module of kernels for these rules."""
     return _module(f"{rules.env.__name__}_triton", kernels_source(rules, __version__))
 
 
-def rows_of_state(rules: Rules) -> list[str]:
+def rows_of_state(rules: TracedRules) -> list[str]:
     """Names of the rows that every step reads and writes."""
     return [name for names in rows(rules).values() for name in names]
 

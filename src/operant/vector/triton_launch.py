@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from operant.envs.rules import NUMPY_DTYPES, Rules
+from operant.envs.rules import NUMPY_DTYPES, TracedRules
 from operant.lang.source import COMPOSED, word_program
 from operant.lang.trace import FLOAT, Program
 from operant.vector.cards import interpreted
@@ -22,7 +22,7 @@ _HEAVY = 400
 _FREE = ("input", "constant")
 
 
-def launch_options(rules: Rules, num_envs: int) -> dict[str, Any]:
+def launch_options(rules: TracedRules, num_envs: int) -> dict[str, Any]:
     """Block size and compiler options, found by measurement on an H200.
 
     Small batches are spread over as many programs as can be. For large ones a thread has two
@@ -41,7 +41,7 @@ def launch_options(rules: Rules, num_envs: int) -> dict[str, Any]:
     return {"BLOCK": 128, "num_warps": 2, "maxnreg": 64, **options, **hints}
 
 
-def operations(rules: Rules) -> int:
+def operations(rules: TracedRules) -> int:
     """Operations of one step, those of words such as ``sin`` included."""
     return sum(_count(program) for program in (rules.step, rules.observe))
 
@@ -60,7 +60,7 @@ def step_options(num_envs: int, device: torch.device) -> dict[str, Any]:
     return {**options, "launch_pdl": True} if overlap else options
 
 
-def bytes_per_env(rules: Rules) -> int:
+def bytes_per_env(rules: TracedRules) -> int:
     """Memory that one environment takes."""
     kinds = rows(rules)
     kept = sum(len(kinds[kind]) * KINDS[kind].itemsize for kind in kinds)
@@ -68,7 +68,7 @@ def bytes_per_env(rules: Rules) -> int:
     return kept + 2 * seen + rules.mask_size + 4 + 1 + 1 + 16 + 4 * len(RECORD) + 1
 
 
-def bytes_per_step(rules: Rules, action_bytes: int = 4) -> dict[str, int]:
+def bytes_per_step(rules: TracedRules, action_bytes: int = 4) -> dict[str, int]:
     """Bytes that one step of one environment must move, none of them twice, by what they are for.
 
     What happens only at the end of an episode is not counted: final observation, report, random

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from textwrap import indent
 
-from operant.envs.rules import Rules
+from operant.envs.rules import TracedRules
 from operant.lang.trace import BOOL, FLOAT, INT
 from operant.lang.triton_source import program_source
 from operant.vector.triton_text import (
@@ -48,7 +48,7 @@ _MEMORY = (
 """Arguments of every kernel. Rows of `floats`, `ints` and `flags` are `stride` apart."""
 
 
-def kernels_source(rules: Rules, version: str) -> str:
+def kernels_source(rules: TracedRules, version: str) -> str:
     """The whole module; equal rules give equal text."""
     return "".join([header(rules, version), _step(rules), _reset(rules), _observe(rules)])
 
@@ -61,7 +61,7 @@ def _kernel(name: str, arguments: str, doc: str, body: list[str]) -> str:
     )
 
 
-def _step(rules: Rules) -> str:
+def _step(rules: TracedRules) -> str:
     arguments = (
         "action, final_obs, report, bad, clock, max_steps, host_ns, STEPS: tl.constexpr,\n"
         "    MODE: tl.constexpr, REPORT: tl.constexpr, HOST_CLOCK: tl.constexpr,\n"
@@ -101,7 +101,7 @@ def _step(rules: Rules) -> str:
     return _kernel("step", arguments, doc, body)
 
 
-def _one_step(rules: Rules) -> list[str]:
+def _one_step(rules: TracedRules) -> list[str]:
     """The body of the loop over steps."""
     lines = _actions(rules)
     if rules.step_draws:
@@ -147,7 +147,7 @@ def _one_step(rules: Rules) -> list[str]:
     return lines
 
 
-def _rare(rules: Rules, which: str) -> list[str]:
+def _rare(rules: TracedRules, which: str) -> list[str]:
     """Load what the end of an episode and the next one's beginning need."""
     return recorded(which, "start") + ([] if rules.step_draws else _stream(which))
 
@@ -171,7 +171,7 @@ def _some(which: str) -> str:
     return f"some = tl.max({which}.to(tl.int32), 0) > 0 if BRANCH else True"
 
 
-def _begun_again(rules: Rules) -> list[str]:
+def _begun_again(rules: TracedRules) -> list[str]:
     """New episodes of those that finished in the step before: ``r_<field>``."""
     zero = {FLOAT: "tl.float32", INT: "tl.int32", BOOL: "tl.int1"}
     return [
@@ -187,7 +187,7 @@ def _begun_again(rules: Rules) -> list[str]:
     ]
 
 
-def _ended(rules: Rules) -> list[str]:
+def _ended(rules: TracedRules) -> list[str]:
     """Report the episodes that ended, and begin new ones in the same step."""
     return [
         _some("ended"),
@@ -212,7 +212,7 @@ def _reported() -> list[str]:
     return stored_rows("report + row * 4", values, "ended")
 
 
-def _reset_some(rules: Rules) -> list[str]:
+def _reset_some(rules: TracedRules) -> list[str]:
     """Begin new episodes of those that ended, of which there are some."""
     record = [
         "n__return.to(tl.int32, bitcast=True)",
@@ -236,7 +236,7 @@ def _reset_some(rules: Rules) -> list[str]:
     ]
 
 
-def _actions(rules: Rules) -> list[str]:
+def _actions(rules: TracedRules) -> list[str]:
     """Load the actions; those out of range become the nearest valid one."""
     layout = rules.action
     lines = []
@@ -258,7 +258,7 @@ def _actions(rules: Rules) -> list[str]:
     return lines
 
 
-def _reset(rules: Rules) -> str:
+def _reset(rules: TracedRules) -> str:
     body = [
         *pointers(rules),
         *parameters(rules, rules.reset, rules.observe, rules.mask),
@@ -282,7 +282,7 @@ def _reset(rules: Rules) -> str:
     return _kernel("reset", arguments, doc, body)
 
 
-def _observe(rules: Rules) -> str:
+def _observe(rules: TracedRules) -> str:
     body = [
         *pointers(rules),
         *parameters(rules, rules.observe, rules.mask),

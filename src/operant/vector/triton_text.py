@@ -8,7 +8,7 @@ which of them there are.
 
 from __future__ import annotations
 
-from operant.envs.rules import Rules
+from operant.envs.rules import TracedRules
 from operant.lang.source import composed_words
 from operant.lang.trace import BOOL, FLOAT, INT, Program
 from operant.lang.triton_source import program_source, word_source
@@ -41,7 +41,7 @@ NOW = "tl.zeros_like(i) + now"
 _TILE = 8  # columns
 
 
-def rows(rules: Rules) -> dict[str, tuple[str, ...]]:
+def rows(rules: TracedRules) -> dict[str, tuple[str, ...]]:
     """What is kept of each environment, by kind: names of the rows of each tensor.
 
     State fields are called ``state_<field>``. See also `RECORD`.
@@ -57,14 +57,14 @@ def rows(rules: Rules) -> dict[str, tuple[str, ...]]:
     }
 
 
-def header(rules: Rules, version: str) -> str:
+def header(rules: TracedRules, version: str) -> str:
     """The beginning of a module of kernels: what they call."""
     programs = [rules.reset, rules.step, rules.observe, *([rules.mask] if rules.mask else [])]
     words = [f"\n\n@triton.jit\n{word_source(word)}" for word in composed_words(programs)]
     return "".join([_HEADER.format(name=rules.env.__qualname__, version=version), *words])
 
 
-def pointers(rules: Rules) -> list[str]:
+def pointers(rules: TracedRules) -> list[str]:
     """Where the rows begin, and which environments this program has."""
     lines = [
         f"{name} = {tensor} + {k} * stride" if k else f"{name} = {tensor}"
@@ -82,7 +82,7 @@ def pointers(rules: Rules) -> list[str]:
     ]
 
 
-def parameters(rules: Rules, *programs: Program | None) -> list[str]:
+def parameters(rules: TracedRules, *programs: Program | None) -> list[str]:
     """Load the parameters that programs use."""
     named = {name for program in programs if program for name in program.inputs}
     return [
@@ -92,7 +92,7 @@ def parameters(rules: Rules, *programs: Program | None) -> list[str]:
     ]
 
 
-def state_loads(rules: Rules) -> list[str]:
+def state_loads(rules: TracedRules) -> list[str]:
     """Load the state."""
     return [f"s_{name} = {kept_row(f'state_{name}')}" for name in rules.fields]
 
@@ -120,7 +120,7 @@ def program_inputs(program: Program, state: str) -> dict[str, str]:
     }
 
 
-def reset_inputs(rules: Rules) -> dict[str, str]:
+def reset_inputs(rules: TracedRules) -> dict[str, str]:
     """The same for the rules of `reset`, whose random numbers are called ``w0``, ``w1``, ..."""
     draws = {f"u{k}": f"w{k}" for k in range(rules.env.random_numbers)}
     return {name: draws.get(name, name) for name in rules.reset.inputs}
@@ -135,13 +135,13 @@ def drawn(name: str, count: int, step: str, episode: str) -> list[str]:
     ]
 
 
-def observed(rules: Rules, state: str, name: str, prefix: str) -> list[str]:
+def observed(rules: TracedRules, state: str, name: str, prefix: str) -> list[str]:
     """The observation of a state, called ``<name>_<k>``."""
     lines, outputs = program_source(rules.observe, program_inputs(rules.observe, state), prefix)
     return lines + [f"{name}_{k} = {text}" for k, text in enumerate(outputs)]
 
 
-def obs_names(rules: Rules, name: str) -> list[str]:
+def obs_names(rules: TracedRules, name: str) -> list[str]:
     """What the numbers of an observation are called."""
     return [f"{name}_{k}" for k in range(rules.observation.size)]
 
@@ -166,7 +166,7 @@ def stored_rows(where: str, values: list[str], mask: str) -> list[str]:
     ]
 
 
-def stored_obs(rules: Rules, where: str, name: str, mask: str) -> list[str]:
+def stored_obs(rules: TracedRules, where: str, name: str, mask: str) -> list[str]:
     """Write an observation."""
     return stored_rows(f"{where} + row * {rules.observation.size}", obs_names(rules, name), mask)
 
@@ -178,7 +178,7 @@ def joined(values: list[str]) -> str:
     return f"tl.join({joined(values[0::2])}, {joined(values[1::2])})"
 
 
-def stored_masks(rules: Rules, state: str, mask: str) -> list[str]:
+def stored_masks(rules: TracedRules, state: str, mask: str) -> list[str]:
     """Write the action mask of a state; nothing without one."""
     if rules.mask is None:
         return []
@@ -198,7 +198,7 @@ def stored_record(which: str, name: str, value: str) -> str:
     return f"tl.store(record + {RECORD.index(name)}, {value}, mask={which})"
 
 
-def begun(rules: Rules) -> list[str]:
+def begun(rules: TracedRules) -> list[str]:
     """The first states of new episodes, called ``r_<field>``, of the random streams loaded."""
     lines, outputs = program_source(rules.reset, reset_inputs(rules), "b")
     return [

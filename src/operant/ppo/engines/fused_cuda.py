@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from operant.envs.rules import traced
 from operant.models.actor_critic import ActorCritic, OneHot
 from operant.models.distributions import Categorical, Gaussian, MultiCategorical
 from operant.ppo.engines.base import FIGURES
@@ -131,7 +132,7 @@ class FusedKernels(DeviceEngine):
             one_hot=isinstance(self._policy.encode, OneHot),
         )
         self._bounds = torch.from_numpy(bounds).to(self.device)
-        self._rollout = rollout_kernel(env.rules, acting)
+        self._rollout = rollout_kernel(traced(env.rules), acting)
 
     def _programs(self) -> int:
         """Programs that share a minibatch."""

@@ -7,13 +7,13 @@ from types import ModuleType
 from typing import Any
 
 from operant import __version__
-from operant.envs.rules import Rules
+from operant.envs.rules import TracedRules
 from operant.ppo.kernels.triton.rollout_source import Acting, rollout_source
 from operant.vector.cards import interpreted
 from operant.vector.generated import load_module
 
 
-def rollout_kernel(rules: Rules, acting: Acting) -> Any:
+def rollout_kernel(rules: TracedRules, acting: Acting) -> Any:
     """The kernel ``rollout`` for an environment and a policy."""
     source = rollout_source(rules, acting, __version__)
     return _module(f"{rules.env.__name__}_rollout", source).rollout
@@ -27,7 +27,7 @@ def _module(name: str, source: str) -> ModuleType:
 def rollout_options(num_envs: int) -> dict[str, Any]:
     """Environments of a program, and options of the compiler.
 
-    Rules are computed without fused multiply-adds, as in the environment's own kernels; the
+    TracedRules are computed without fused multiply-adds, as in the environment's own kernels; the
     networks' products are not concerned.
     """
     hints = {"KEEP": "", "PASS": ""}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from textwrap import indent
 
-from operant.envs.rules import Rules
+from operant.envs.rules import TracedRules
 from operant.lang.triton_source import program_source
 from operant.ppo.kernels.triton.networks import Network, Networks
 from operant.vector.philox import POLICY_BLOCK
@@ -67,7 +67,7 @@ class Acting:
     one_hot: bool
 
 
-def rollout_source(rules: Rules, acting: Acting, version: str) -> str:
+def rollout_source(rules: TracedRules, acting: Acting, version: str) -> str:
     """The module with the kernel ``rollout``; equal arguments give equal text."""
     body = [
         *pointers(rules),
@@ -130,7 +130,7 @@ def _columns(acting: Acting) -> list[str]:
     ]
 
 
-def _inputs(rules: Rules, acting: Acting, name: str) -> list[str]:
+def _inputs(rules: TracedRules, acting: Acting, name: str) -> list[str]:
     """What the networks see of an observation: ``x``, ``[BLOCK, inputs]``."""
     size, ones = acting.networks.actor.inputs, acting.networks.actor.ones
     names = obs_names(rules, name)
@@ -177,7 +177,7 @@ def _value(acting: Acting) -> list[str]:
     return [*_forward(name, nets.critic), f"v = pick(h, {place}, {at})"]
 
 
-def _act(rules: Rules, acting: Acting) -> list[str]:
+def _act(rules: TracedRules, acting: Acting) -> list[str]:
     """The head of ``x``, an action ``a0``, ``a1``, ... of it, and its log-probability ``lp``."""
     nets = acting.networks
     lines = [*_inputs(rules, acting, "o"), *_forward("a", nets.actor), "head = h"]
@@ -196,7 +196,7 @@ def _act(rules: Rules, acting: Acting) -> list[str]:
     return lines + (_act_numbers(acting) if acting.numbers else _act_choices(rules, acting))
 
 
-def _act_choices(rules: Rules, acting: Acting) -> list[str]:
+def _act_choices(rules: TracedRules, acting: Acting) -> list[str]:
     parts = len(acting.sizes)
     lines = ["logits = head"]
     if rules.mask is not None:
@@ -256,7 +256,7 @@ def _act_numbers(acting: Acting) -> list[str]:
     return lines
 
 
-def _allowed(rules: Rules, state: str, where: str) -> list[str]:
+def _allowed(rules: TracedRules, state: str, where: str) -> list[str]:
     """Write the mask of a state, and keep it as ``m_<k>``; nothing without one."""
     if rules.mask is None:
         return []
@@ -270,7 +270,7 @@ def _allowed(rules: Rules, state: str, where: str) -> list[str]:
 
 
 # The environment ----------------------------------------------------------------------------------
-def _one_step(rules: Rules, acting: Acting) -> list[str]:
+def _one_step(rules: TracedRules, acting: Acting) -> list[str]:
     """The body of the loop over steps."""
     lines = [*_act(rules, acting), "tl.store(log_prob + row, lp, mask=here)"]
     lines += drawn("u", rules.step_draws, "s__steps + 1", "episode - 1")
@@ -304,7 +304,7 @@ def _one_step(rules: Rules, acting: Acting) -> list[str]:
     return lines
 
 
-def _ended(rules: Rules) -> list[str]:
+def _ended(rules: TracedRules) -> list[str]:
     """Report the episodes that ended, and begin new ones."""
     report = [
         "n__return",

@@ -1,0 +1,148 @@
+"""A state made of arrays: what an author declares, and what the functions are handed.
+
+    class State(Arrays):
+        board = uint8[8, 8]
+        head = int32[2]
+        energy = float32[1]
+
+In ``reset``, ``step``, ``observe`` and ``action_mask`` such a state is written in place:
+``state.board[y, x] = 1``. In plain Python its arrays are `Cells`: NumPy arrays whose elements come
+out as Python ints and bools and as ``np.float32``, so that arithmetic is what compiled code does.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, NamedTuple, SupportsIndex
+
+import numpy as np
+
+MAX_BYTES = 1 << 20
+"""Of the state of one environment."""
+_KINDS = {"float32": "float", "int32": "int", "uint8": "int", "bool": "bool"}
+
+
+class ArrayField(NamedTuple):
+    """An array of the state: of what, and how large."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    @property
+    def kind(self) -> str:
+        """What an element is to the author: "float", "int" or "bool"."""
+        return _KINDS[self.dtype.name]
+
+    @property
+    def size(self) -> int:
+        """How many elements."""
+        return math.prod(self.shape)
+
+
+class _ElementType:
+    """``float32[16, 6]`` declares an array of 16 times 6."""
+
+    def __init__(self, dtype: Any) -> None:
+        self._dtype = np.dtype(dtype)
+
+    def __getitem__(self, shape: int | tuple[int, ...]) -> Any:
+        sizes = shape if isinstance(shape, tuple) else (shape,)
+        good = [isinstance(n, SupportsIndex) and not isinstance(n, bool) for n in sizes]
+        if not sizes or not all(good) or min(n.__index__() for n in sizes) < 1:
+            raise TypeError(f"{self!r} takes sizes of at least 1, such as {self!r}[8], got {shape}")
+        return ArrayField(self._dtype, tuple(n.__index__() for n in sizes))
+
+    def __repr__(self) -> str:
+        return "boolean" if self._dtype == np.bool_ else self._dtype.name
+
+
+float32 = _ElementType(np.float32)
+"""``float32[n]`` declares n float32 numbers in a state of arrays."""
+int32 = _ElementType(np.int32)
+"""``int32[n]`` declares n int32 numbers in a state of arrays."""
+uint8 = _ElementType(np.uint8)
+"""``uint8[n]`` declares n numbers from 0 to 255 in a state of arrays."""
+boolean = _ElementType(np.bool_)
+"""``boolean[n]`` declares n truth values in a state of arrays."""
+
+
+class Arrays:
+    """Base class of a state made of arrays; subclass it with one attribute per array.
+
+    Raises:
+        TypeError: an attribute is not an array, there is none, or they are too large.
+    """
+
+    fields: ClassVar[dict[str, ArrayField]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        fields = dict(cls.fields)
+        for name, value in vars(cls).items():
+            if name.startswith("__") or name == "fields":
+                continue
+            if not isinstance(value, ArrayField) or name.startswith("_"):
+                raise TypeError(
+                    f"{cls.__qualname__}.{name} must be an array such as float32[4], int32[2, 3], "
+                    f"uint8[8] or boolean[1], got {value!r}"
+                )
+            fields[name] = value
+        declared = [name for name in vars(cls).get("__annotations__", {}) if name not in fields]
+        if declared:
+            raise TypeError(f"write {declared[0]} = float32[...], not {declared[0]}: float32[...]")
+        total = sum(field.size * field.dtype.itemsize for field in fields.values())
+        if not fields or total > MAX_BYTES:
+            raise TypeError(
+                f"{cls.__qualname__} needs at least one array and at most {MAX_BYTES} bytes, "
+                f"got {len(fields)} arrays of {total} bytes"
+            )
+        cls.fields = fields
+
+    def __init__(self, *arrays: np.ndarray) -> None:
+        """`arrays`, one per field and of its shape and dtype, are written to, not copied."""
+        for name, array in zip(self.fields, arrays, strict=True):
+            object.__setattr__(self, name, array.view(Cells))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(
+            f"a state's arrays stay where they are: write state.{name}[...] = ..., not "
+            f"state.{name} = ..."
+        )
+
+
+class Cells(np.ndarray):
+    """An array whose elements are Python ints and bools, or ``np.float32``.
+
+    NumPy's own ``int32 * float32`` is a float64; a Python int times a float32 is a float32, as it
+    is in compiled code. Indices count from the start only.
+    """
+
+    def __getitem__(self, index: Any) -> Any:
+        value = super().__getitem__(_inside(self, index))
+        if isinstance(value, np.ndarray | np.float32):
+            return value
+        return value.item()
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        super().__setitem__(_inside(self, index), value)
+
+
+def _inside(array: np.ndarray, index: Any) -> Any:
+    for place in index if isinstance(index, tuple) else (index,):
+        if isinstance(place, int | np.integer) and place < 0:
+            raise IndexError(f"index {index} counts from the end of an array of {array.shape}")
+    return index
+
+
+def as_cells(array: np.ndarray) -> Cells:
+    """A table of numbers as functions see it: float32, int64 or bool; a copy.
+
+    Raises:
+        TypeError: it holds something else.
+    """
+    kinds: dict[str, Any] = {"f": np.float32, "i": np.int64, "u": np.int64, "b": np.bool_}
+    if array.dtype.kind not in kinds:
+        raise TypeError(f"an array of {array.dtype}")
+    table = array.astype(kinds[array.dtype.kind]).view(Cells)
+    table.flags.writeable = False
+    return table

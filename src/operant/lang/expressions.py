@@ -1,0 +1,537 @@
+"""Expressions of an author's imperative function, typed and written for a compiler.
+
+Every value is a float (float32), an int (int64) or a truth value. Where an int meets a float it
+becomes one; nothing else changes kind by itself, so plain Python and compiled code agree to the
+bit. What would make them differ is refused, with the line and what to write instead.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import operator
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from operant.lang import words
+from operant.lang.advice import LanguageError
+from operant.lang.arrays import Cells
+from operant.lang.kinds import (
+    BOOL,
+    FLOAT,
+    INT,
+    NUMBERS,
+    OUTSIDE,
+    PARAMS,
+    RANDOM,
+    STATE,
+    TEXT,
+    Array,
+    Value,
+    described,
+)
+from operant.lang.outer import MISSING, outer_value
+from operant.lang.source import COMPOSED
+
+if TYPE_CHECKING:
+    from operant.lang.functions import Library
+
+_OPERATORS: dict[type[ast.operator], tuple[str, Any]] = {
+    ast.Add: ("+", operator.add),
+    ast.Sub: ("-", operator.sub),
+    ast.Mult: ("*", operator.mul),
+    ast.Div: ("/", operator.truediv),
+    ast.FloorDiv: ("//", operator.floordiv),
+    ast.Mod: ("%", operator.mod),
+    ast.BitAnd: ("&", operator.and_),
+    ast.BitOr: ("|", operator.or_),
+    ast.BitXor: ("^", operator.xor),
+    ast.LShift: ("<<", operator.lshift),
+    ast.RShift: (">>", operator.rshift),
+}
+_COMPARISONS: dict[type[ast.cmpop], tuple[str, Any]] = {
+    ast.Lt: ("<", operator.lt),
+    ast.LtE: ("<=", operator.le),
+    ast.Gt: (">", operator.gt),
+    ast.GtE: (">=", operator.ge),
+    ast.Eq: ("==", operator.eq),
+    ast.NotEq: ("!=", operator.ne),
+}
+_WHOLE = (ast.FloorDiv, ast.Mod, ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift)
+_COMPOSED = {getattr(words, name): name for name in COMPOSED}
+_INSTRUCTIONS = {words.floor: "floor", words.ceil: "ceil", words.sqrt: "sqrt"}
+_EXTREMA = {
+    words.minimum: "minimum",
+    builtins.min: "minimum",
+    words.maximum: "maximum",
+    builtins.max: "maximum",
+}
+_DRAWS = {"uniform": (0, 2), "integers": (1, 2), "chance": (1, 1), "normal": (0, 0)}
+
+
+class Expressions:
+    """Writes the expressions of one function with arguments of known kinds."""
+
+    def __init__(
+        self, library: Library, function: FunctionType, arguments: dict[str, Any], first_line: int
+    ) -> None:
+        self.library = library
+        self.function = function
+        self.arguments = arguments
+        self.variables: dict[str, str] = {}
+        """The kinds of the function's own variables, as far as they are known."""
+        self.views: dict[str, Array] = {}
+        """Variables that stand for a part of an array."""
+        self.bounds: dict[str, tuple[int, int]] = {}
+        """Between which ints a variable of a loop runs."""
+        self.assigned: set[str] = set()
+        self._shift = first_line - 1
+
+    def fail(self, node: ast.AST, message: str) -> NoReturn:
+        """Refuse a line."""
+        raise LanguageError(f"{self.place(node)}: {message}")
+
+    def place(self, node: ast.AST) -> str:
+        """File and line of a piece of source."""
+        line = getattr(node, "lineno", 1) + self._shift
+        return f"{self.function.__code__.co_filename}:{line}"
+
+    # Kinds ----------------------------------------------------------------------------------
+    def number(self, node: ast.expr, kind: str | None = None, what: str = "this") -> Value:
+        """An expression that must be a number; of `kind` if that is given, ints become floats."""
+        value = self.visit(node)
+        if value.kind not in NUMBERS:
+            self.fail(node, f"{what} must be a number, got {described(value.kind)}")
+        return value if kind is None else self.as_kind(node, value, kind, what)
+
+    def as_kind(self, node: ast.AST, value: Value, kind: str, what: str) -> Value:
+        """`value` as a `kind`: an int may become a float, nothing else changes."""
+        if value.kind == kind:
+            return value
+        if (value.kind, kind) == (INT, FLOAT):
+            if value.known:
+                return constant(float(value.value))
+            return Value(f"f32({value.text})", FLOAT)
+        advice = {FLOAT: "write to_float(x)", INT: "write to_int(x)", BOOL: "write x != 0"}
+        wanted = described(kind)
+        self.fail(node, f"{what} must be {wanted}, got {described(value.kind)}; {advice[kind]}")
+
+    def condition(self, node: ast.expr) -> Value:
+        """An expression that must be a truth value."""
+        return self.number(node, BOOL, "a condition")
+
+    def same(self, node: ast.expr, values: list[Value], what: str) -> list[Value]:
+        """Numbers that must be alike: ints become floats where one of them is a float."""
+        kinds = {value.kind for value in values}
+        if len(kinds) > 1 and BOOL in kinds:
+            self.fail(node, f"{what} mixes truth values and numbers; write to_int(x)")
+        target = FLOAT if FLOAT in kinds else values[0].kind
+        return [self.as_kind(node, value, target, what) for value in values]
+
+    # Nodes ----------------------------------------------------------------------------------
+    def visit(self, node: ast.expr) -> Value:
+        """The text and kind of an expression."""
+        folded = literal(node)
+        if folded is not None:
+            return constant(folded)
+        match node:
+            case ast.Constant(value=str() as text):
+                return Value(repr(text), TEXT, text)
+            case ast.Name(id=name):
+                return self.name(node, name)
+            case ast.Attribute():
+                return self.attribute(node)
+            case ast.Subscript():
+                return self.subscript(node)
+            case ast.BinOp():
+                return self.binary(node, node.left, node.op, node.right)
+            case ast.UnaryOp():
+                return self.unary(node)
+            case ast.BoolOp():
+                return self.boolean(node)
+            case ast.Compare():
+                return self.compare(node)
+            case ast.IfExp():
+                return self.choice(node)
+            case ast.Call():
+                return self.call(node)
+            case ast.Tuple(elts=elements):
+                parts = tuple(self.number(element) for element in elements)
+                kinds = tuple(part.kind for part in parts)
+                return Value(f"({', '.join(part.text for part in parts)},)", kinds, parts=parts)
+        kind = type(node).__name__
+        self.fail(node, f"compiled functions have no {kind}; use numbers, arrays and loops")
+
+    def name(self, node: ast.expr, name: str) -> Value:
+        """A variable, an argument, or something outside."""
+        if name in self.variables or name in self.views:
+            if name not in self.assigned:
+                self.fail(node, f"{name} may have no value yet here; give it one before")
+            if name in self.views:
+                return Value(local(name), self.views[name])
+            return Value(local(name), self.variables[name])
+        if name in self.arguments:
+            kind = self.arguments[name]
+            if isinstance(kind, tuple):  # an action of several parts
+                parts = tuple(Value(f"{local(name)}{k}", part) for k, part in enumerate(kind))
+                return Value(name, kind, parts=parts)
+            if kind == PARAMS:
+                return Value("params", kind)
+            return Value(name if kind == STATE else local(name), kind)
+        if name in self.function.__code__.co_varnames:
+            self.fail(node, f"{name} has no value yet here")
+        try:
+            value = outer_value(self.function, name)
+        except TypeError as error:
+            self.fail(node, f"{name} is {error}; tables hold numbers")
+        if value is MISSING:
+            self.fail(node, f"nothing is called {name} here (put helpers above the class)")
+        return self.outside(node, name, value)
+
+    def outside(self, node: ast.expr, name: str, value: Any) -> Value:
+        """A constant, table, function or module."""
+        if isinstance(value, bool | int | float | np.bool_):
+            return constant(value)
+        if isinstance(value, str):
+            return Value(repr(value), TEXT, value)
+        if isinstance(value, Cells):
+            return Value(self.library.table(name, value), _table_kind(name, value))
+        return Value(name, OUTSIDE, value)
+
+    def attribute(self, node: ast.Attribute) -> Value:
+        """``state.board``, ``params.gravity``, ``Ship.FUEL`` or ``lang.sin``."""
+        base = self.visit(node.value)
+        name = node.attr
+        if base.kind == STATE:
+            known = self.library.state
+            if name not in known:
+                self.fail(node, f"the state has no array {name!r}; it has {', '.join(known)}")
+            return Value(f"{base.text}_{name}", known[name])
+        if base.kind == PARAMS:
+            return self.parameter(node, name)
+        if base.kind == OUTSIDE and hasattr(base.value, name):
+            value = getattr(base.value, name)
+            if isinstance(value, float | np.ndarray | tuple | list):
+                self.fail(node, f"write {name} as a constant of the module: {name.upper()} = ...")
+            if isinstance(base.value, ModuleType) and base.value.__name__ in ("math", "numpy"):
+                self.fail(node, f"use the words of operant.lang, not {ast.unparse(node)}")
+            return self.outside(node, name, value)
+        self.fail(node, f"{ast.unparse(node)} is not known when the function is compiled")
+
+    def parameter(self, node: ast.Attribute, name: str) -> Value:
+        """A float parameter is read when the function runs; others are constants."""
+        params = self.library.params
+        if not hasattr(params, name):
+            known = ", ".join(params._fields) or "none"
+            self.fail(node, f"there is no parameter {name!r}; there are: {known}")
+        if name in self.library.float_params:
+            return Value(f"params[{self.library.float_params.index(name)}]", FLOAT)
+        return self.outside(node, name, getattr(params, name))
+
+    def subscript(self, node: ast.Subscript) -> Value:
+        """An element of an array, or a part of it that is an array itself."""
+        base = self.visit(node.value)
+        if base.parts:
+            index = self.visit(node.slice)
+            if not (index.known and index.kind == INT and 0 <= index.value < len(base.parts)):
+                self.fail(node, f"a part is chosen by a constant from 0 to {len(base.parts) - 1}")
+            part: Value = base.parts[index.value]
+            return part
+        if not isinstance(base.kind, Array):
+            self.fail(node, f"only arrays have elements, not {described(base.kind)}")
+        pointer, array = base.text, base.kind
+        flat, rest = self.flat_index(node, array)
+        if rest:
+            label = f"a part of {array.label}"
+            view = Array(array.dtype, rest, label, array.strided)
+            return Value(self.library.dialect.view(array, pointer, flat), view)
+        text = self.library.dialect.element(array, pointer, flat)
+        if array.kind == BOOL:
+            return Value(f"({text} != 0)", BOOL)
+        return Value(f"i64({text})" if array.kind == INT else text, array.kind)
+
+    def flat_index(self, node: ast.Subscript, array: Array) -> tuple[str, tuple[int, ...]]:
+        """Where the element or part begins, and the shape of a part."""
+        chosen = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if len(chosen) > len(array.shape):
+            dimensions = len(array.shape)
+            self.fail(node, f"{array.label} has {dimensions} dimensions, got {len(chosen)} indices")
+        terms = []
+        for dimension, part in enumerate(chosen):
+            if isinstance(part, ast.Slice):
+                self.fail(node, "slices are not compiled; write a loop, or array[:] = value")
+            step = int(np.prod(array.shape[dimension + 1 :], dtype=np.int64))
+            index = self.index(part, array, dimension)
+            terms.append(index if step == 1 else f"{index} * {step}")
+        return " + ".join(terms), array.shape[len(chosen) :]
+
+    def index(self, node: ast.expr, array: Array, dimension: int) -> str:
+        """An index, looked at when it is not sure to lie inside."""
+        size = array.shape[dimension]
+        value = self.number(node, INT, "an index")
+        if value.known and not 0 <= value.value < size:
+            self.fail(node, f"index {value.value} of {array.label} is outside 0..{size - 1}")
+        low, high = self.bounds.get(getattr(node, "id", ""), (-1, -1))
+        if value.known or (low >= 0 and high <= size):
+            return value.text
+        number = self.library.watch(self.place(node), array.label, size)
+        return f"inside({value.text}, {size}, {number}, trouble)"
+
+    def binary(
+        self, node: ast.expr, left: ast.expr, operation: ast.operator, right: ast.expr
+    ) -> Value:
+        """Arithmetic."""
+        a, b = self.number(left), self.number(right)
+        return self.arithmetic(node, a, operation, b)
+
+    def arithmetic(self, node: ast.AST, a: Value, operation: ast.operator, b: Value) -> Value:
+        """Arithmetic of two values."""
+        if isinstance(operation, ast.Pow):
+            self.fail(node, "powers are not compiled; write x * x, or exp(y * log(x))")
+        if type(operation) not in _OPERATORS:
+            self.fail(node, f"compiled functions have no {type(operation).__name__}")
+        sign, python = _OPERATORS[type(operation)]
+        kinds = {a.kind, b.kind}
+        if kinds == {BOOL} and isinstance(operation, ast.BitAnd | ast.BitOr | ast.BitXor):
+            text = {"&": "and", "|": "or", "^": "!="}[sign]
+            return Value(f"({a.text} {text} {b.text})", BOOL)
+        if BOOL in kinds:
+            self.fail(node, f"{sign} of a truth value; write to_int(x) or to_float(x)")
+        if FLOAT in kinds and isinstance(operation, _WHOLE):
+            self.fail(node, f"{sign} is for ints; for floats write floor(a / b)")
+        if kinds == {INT} and isinstance(operation, ast.Div):
+            self.fail(node, "int / int: write to_float(a) / b, or a // b for a whole number")
+        if kinds == {INT}:
+            if a.known and b.known:
+                try:
+                    return constant(python(a.value, b.value))
+                except (ZeroDivisionError, ValueError, OverflowError) as error:
+                    self.fail(node, str(error))
+            return Value(f"({a.text} {sign} {b.text})", INT)
+        a, b = (self.as_kind(node, value, FLOAT, sign) for value in (a, b))
+        return Value(f"({a.text} {sign} {b.text})", FLOAT)
+
+    def unary(self, node: ast.UnaryOp) -> Value:
+        """``-x``, ``+x``, ``not x``."""
+        if isinstance(node.op, ast.Not):
+            value = self.condition(node.operand)
+            return constant(not value.value) if value.known else Value(f"(not {value.text})", BOOL)
+        value = self.number(node.operand)
+        if value.kind == BOOL:
+            self.fail(node, "this is a truth value; write not x")
+        if isinstance(node.op, ast.Invert) and value.kind != INT:
+            self.fail(node, "~ is for ints")
+        sign = {ast.USub: "-", ast.UAdd: "+", ast.Invert: "~"}[type(node.op)]
+        if value.known and value.kind == INT:
+            return constant(-value.value if sign == "-" else value.value)
+        return Value(f"({sign}{value.text})", value.kind)
+
+    def boolean(self, node: ast.BoolOp) -> Value:
+        """``a and b``."""
+        parts = [self.condition(value) for value in node.values]
+        word = "and" if isinstance(node.op, ast.And) else "or"
+        return Value(f"({f' {word} '.join(part.text for part in parts)})", BOOL)
+
+    def compare(self, node: ast.Compare) -> Value:
+        """``a < b``, also ``a < b < c``."""
+        terms = [node.left, *node.comparators]
+        if any(isinstance(part, ast.Call) for term in terms[1:-1] for part in ast.walk(term)):
+            self.fail(node, "a call in the middle of a comparison; give its result a name")
+        values = [self.visit(term) for term in terms]
+        texts, results = [], []
+        for k, operation in enumerate(node.ops):
+            if type(operation) not in _COMPARISONS:
+                self.fail(node, f"compiled functions have no {type(operation).__name__}")
+            sign, python = _COMPARISONS[type(operation)]
+            a, b = values[k], values[k + 1]
+            if a.known and b.known and OUTSIDE not in (a.kind, b.kind):
+                results.append(bool(python(_rounded(a.value), _rounded(b.value))))
+                texts.append(str(results[-1]))
+                continue
+            for term, value in ((terms[k], a), (terms[k + 1], b)):
+                if value.kind not in NUMBERS:
+                    self.fail(term, f"numbers are compared, not {described(value.kind)}")
+            a, b = self.same(node, [a, b], "a comparison")
+            texts.append(f"({a.text} {sign} {b.text})")
+        if len(results) == len(texts):
+            return constant(all(results))
+        return Value(texts[0] if len(texts) == 1 else f"({' and '.join(texts)})", BOOL)
+
+    def choice(self, node: ast.IfExp) -> Value:
+        """``a if condition else b``."""
+        test = self.condition(node.test)
+        if test.known:
+            return self.visit(node.body if test.value else node.orelse)
+        a, b = self.number(node.body), self.number(node.orelse)
+        if a.kind != b.kind:
+            self.fail(
+                node, f"a choice between {described(a.kind)} and {described(b.kind)}; write 1.0"
+            )
+        return Value(f"({a.text} if {test.text} else {b.text})", a.kind)
+
+    # Calls ----------------------------------------------------------------------------------
+    def call(self, node: ast.Call) -> Value:
+        """A word, a draw of random numbers, or a function of the author's."""
+        if node.keywords or any(isinstance(part, ast.Starred) for part in node.args):
+            self.fail(node, "arguments are given by position")
+        if isinstance(node.func, ast.Attribute):
+            owner = node.func.value
+            if isinstance(owner, ast.Name) and self.arguments.get(owner.id) == RANDOM:
+                return self.draw(node, local(owner.id), node.func.attr)
+        function = self.visit(node.func)
+        if function.kind != OUTSIDE:
+            self.fail(node, f"{ast.unparse(node.func)} cannot be called")
+        called = function.value
+        try:
+            hash(called)
+        except TypeError:
+            self.fail(node, f"{ast.unparse(node.func)} cannot be compiled")
+        found = self.word(node, called)
+        if found is not None:
+            return found
+        if isinstance(called, FunctionType):
+            return self.own_function(node, called)
+        self.fail(node, f"{ast.unparse(node.func)}() cannot be compiled; see operant.lang")
+
+    def word(self, node: ast.Call, called: Any) -> Value | None:
+        """One of the words of `operant.lang` or of Python; None for another function."""
+        if called in _COMPOSED:
+            self.library.words.add(_COMPOSED[called])
+            texts = [self.number(part, FLOAT).text for part in self.counted(node, 1, 2)]
+            return Value(f"{_COMPOSED[called]}_exact({', '.join(texts)})", FLOAT)
+        if called in _INSTRUCTIONS:
+            (part,) = self.counted(node, 1, 1)
+            return Value(f"{_INSTRUCTIONS[called]}({self.number(part, FLOAT).text})", FLOAT)
+        if called in _EXTREMA:
+            return self.extremum(node, _EXTREMA[called])
+        if called in (words.to_float, builtins.float):
+            return self.to_float(node)
+        if called in (words.to_int, builtins.int):
+            value = self.number(self.counted(node, 1, 1)[0])
+            return value if value.kind == INT else Value(f"i64({value.text})", INT)
+        if called is builtins.bool:
+            value = self.number(self.counted(node, 1, 1)[0])
+            return value if value.kind == BOOL else Value(f"({value.text} != 0)", BOOL)
+        if called in (words.abs, builtins.abs):
+            value = self.number(self.counted(node, 1, 1)[0])
+            return Value(f"{'fabs' if value.kind == FLOAT else 'abs'}({value.text})", value.kind)
+        if called is words.logical_not:
+            return Value(f"(not {self.condition(self.counted(node, 1, 1)[0]).text})", BOOL)
+        if called is words.where:
+            test, *rest = self.counted(node, 3, 3)
+            a, b = self.same(node, [self.number(part) for part in rest], "where()")
+            return Value(f"pick({self.condition(test).text}, {a.text}, {b.text})", a.kind)
+        if called is builtins.len:
+            value = self.visit(self.counted(node, 1, 1)[0])
+            if not isinstance(value.kind, Array):
+                self.fail(node, f"len() of {described(value.kind)}")
+            return constant(value.kind.shape[0])
+        if called is builtins.range:
+            self.fail(node, "range() belongs into a for")
+        if called is builtins.print:
+            self.fail(node, "print() is not compiled; watch the reference backend in a debugger")
+        return None
+
+    def to_float(self, node: ast.Call) -> Value:
+        """``to_float(x)``."""
+        value = self.number(self.counted(node, 1, 1)[0])
+        if value.kind == INT:
+            return self.as_kind(node, value, FLOAT, "to_float()")
+        return value if value.kind == FLOAT else Value(f"f32({value.text})", FLOAT)
+
+    def extremum(self, node: ast.Call, word: str) -> Value:
+        """The least or greatest of two or more."""
+        values = [self.number(part) for part in self.counted(node, 2, 8)]
+        values = self.same(node, values, f"{word}()")
+        if values[0].kind == BOOL:
+            self.fail(node, f"{word}() of truth values")
+        name = word if values[0].kind == FLOAT else {"minimum": "least", "maximum": "most"}[word]
+        text = values[0].text
+        for value in values[1:]:
+            text = f"{name}({text}, {value.text})"
+        return Value(text, values[0].kind)
+
+    def counted(self, node: ast.Call, least: int, most: int) -> list[ast.expr]:
+        """The arguments, if there are as many as there should be."""
+        if not least <= len(node.args) <= most:
+            wanted = str(least) if least == most else f"{least} to {most}"
+            what = ast.unparse(node.func)
+            self.fail(node, f"{what}() takes {wanted} arguments, got {len(node.args)}")
+        return node.args
+
+    def draw(self, node: ast.Call, random: str, name: str) -> Value:
+        """``random.uniform()`` and its kin."""
+        if name not in _DRAWS:
+            known = ", ".join(f"{draw}()" for draw in _DRAWS)
+            self.fail(node, f"random numbers have no {name}(); there are {known}")
+        given = self.counted(node, *_DRAWS[name])
+        kind = INT if name == "integers" else FLOAT
+        values = [self.number(part, kind).text for part in given]
+        match name, values:
+            case "uniform", []:
+                return Value(f"draw({random})", FLOAT)
+            case "uniform", [high]:
+                values = ["f32(0.0)", high]
+            case "integers", [count]:
+                values = ["0", count]
+            case "normal", _:
+                self.library.words |= {"log", "cos"}
+        text = f"draw_{name}({', '.join([random, *values])})"
+        return Value(text, {"integers": INT, "chance": BOOL}.get(name, FLOAT))
+
+    def own_function(self, node: ast.Call, function: FunctionType) -> Value:
+        """Another function of the author's, compiled for the kinds it is given."""
+        values = [self.visit(part) for part in node.args]
+        for part, value in zip(node.args, values, strict=True):
+            good = value.kind in (*NUMBERS, STATE, RANDOM, PARAMS) or isinstance(value.kind, Array)
+            if not good:
+                self.fail(part, f"a function is given numbers and arrays, not {value.text}")
+        called = self.library.compile(function, [value.kind for value in values], self.place(node))
+        texts: list[str] = []
+        for value in values:
+            if value.kind == STATE:
+                texts += [f"{value.text}_{name}" for name in self.library.state]
+            else:
+                texts.append(value.text)
+        text = f"{called.name}({', '.join([*texts, *self.library.dialect.extra])})"
+        return Value(text, called.returns)
+
+
+def literal(node: ast.expr) -> Any:
+    """The value of an expression of literal numbers, as Python computes it; None for others."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Constant):
+            if isinstance(part.value, bool) or not isinstance(part.value, int | float):
+                return part.value if part is node and isinstance(part.value, bool) else None
+        elif not isinstance(part, ast.BinOp | ast.UnaryOp | ast.operator | ast.unaryop):
+            return None
+    try:
+        value = eval(compile(ast.Expression(node), "<literal>", "eval"), {})
+    except (ArithmeticError, TypeError, ValueError):
+        return None
+    return value if isinstance(value, bool | int | float) else None
+
+
+def constant(value: Any) -> Value:
+    """A number that is known."""
+    if isinstance(value, bool | np.bool_):
+        return Value(str(bool(value)), BOOL, bool(value))
+    if isinstance(value, int):
+        number = int(value)
+        return Value(str(number) if number >= 0 else f"({number})", INT, number)
+    return Value(f"f32({float(value)!r})", FLOAT, float(value))
+
+
+def _rounded(value: Any) -> Any:
+    return np.float32(value) if isinstance(value, float) else value
+
+
+def _table_kind(name: str, table: Cells) -> Array:
+    return Array({"f": "float32", "b": "bool"}.get(table.dtype.kind, "int64"), table.shape, name)
+
+
+def local(name: str) -> str:
+    """A variable's name in the generated text, where it meets no word."""
+    return f"{name}_"

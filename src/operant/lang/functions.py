@@ -1,0 +1,443 @@
+"""An author's imperative functions as source for a compiler: statements, and who calls whom.
+
+A function is read from its source, typed, and printed. Each is printed once for every combination
+of kinds it is called with. A variable has one kind; a name that may have no value yet, an index
+that may lie outside its array and an int that would become a float unasked are found here, when the
+class is defined.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections import Counter
+from dataclasses import dataclass, field
+from types import FunctionType
+from typing import Any, Protocol
+
+import numpy as np
+
+from operant.lang.advice import LanguageError
+from operant.lang.arrays import Cells
+from operant.lang.expressions import Expressions, local
+from operant.lang.kinds import (
+    INT,
+    NOTHING,
+    NUMBERS,
+    PARAMS,
+    STATE,
+    Array,
+    Value,
+    described,
+)
+
+_CASTS = {"float32": "f32({})", "int32": "i32({})", "uint8": "u8({})", "bool": "u8({})"}
+_CASTS["int64"] = "i64({})"
+
+
+class Dialect(Protocol):
+    """How a compiler reaches memory."""
+
+    extra: tuple[str, ...]
+    """Arguments that every function hands on."""
+
+    def element(self, array: Array, pointer: str, flat: str) -> str:
+        """An element, to be read or written."""
+
+    def view(self, array: Array, pointer: str, flat: str) -> str:
+        """What is reached from an element on."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A printed function: what it is called, and the kind it returns."""
+
+    name: str
+    returns: Any
+
+
+@dataclass
+class Library:
+    """The functions of one environment, as far as they were asked for."""
+
+    dialect: Dialect
+    state: dict[str, Array]
+    params: Any
+    float_params: tuple[str, ...]
+    texts: list[str] = field(default_factory=list)
+    """The functions, those that others call first."""
+    words: set[str] = field(default_factory=set)
+    """Composed words that they call."""
+    tables: dict[str, np.ndarray] = field(default_factory=dict)
+    places: list[tuple[str, str, int]] = field(default_factory=list)
+    """Where an index is looked at: file and line, the array, its size."""
+    _known: dict[Any, Compiled | None] = field(default_factory=dict)
+    _names: Counter[str] = field(default_factory=Counter)
+
+    def compile(
+        self, function: FunctionType, kinds: list[Any], place: str, returns: Any = None
+    ) -> Compiled:
+        """Print `function` for arguments of these kinds, unless it is there already.
+
+        `returns` is the kind it has to return, if that is given: ints may become floats.
+
+        Raises:
+            LanguageError: it does what cannot be compiled.
+        """
+        key = (function, tuple(_hashable(kind) for kind in kinds))
+        if key in self._known:
+            found = self._known[key]
+            if found is None:
+                raise LanguageError(f"{place}: {function.__name__}() calls itself; write a loop")
+            return found
+        self._known[key] = None
+        self._names[function.__name__] += 1
+        count = self._names[function.__name__]
+        name = f"rule_{function.__name__}" + (f"_{count}" if count > 1 else "")
+        body = _Body(self, function, kinds, place)
+        text, kind = body.printed(name, returns)
+        self.texts.append(text)
+        self._known[key] = compiled = Compiled(name, kind)
+        return compiled
+
+    def table(self, name: str, values: Cells) -> str:
+        """The name of a table of constants in the printed module."""
+        for known, array in self.tables.items():
+            if array.dtype == values.dtype and np.array_equal(array, values):
+                return known
+        new = f"TABLE_{name.upper()}_{len(self.tables)}"
+        self.tables[new] = np.asarray(values)
+        return new
+
+    def watch(self, place: str, label: str, size: int) -> int:
+        """The number of a place where an index is looked at."""
+        entry = (place, label, size)
+        if entry not in self.places:
+            self.places.append(entry)
+        return self.places.index(entry) + 1
+
+
+def _hashable(kind: Any) -> Any:
+    return (kind.dtype, kind.shape, kind.strided) if isinstance(kind, Array) else kind
+
+
+def _parsed(function: FunctionType) -> tuple[ast.FunctionDef, int]:
+    """The function's syntax tree, and the line of its file that the tree begins at."""
+    try:
+        lines, first = inspect.getsourcelines(function)
+    except (OSError, TypeError):
+        raise LanguageError(
+            f"the source of {function.__qualname__}() cannot be read; write it in a file"
+        ) from None
+    tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
+    if not isinstance(tree, ast.FunctionDef):
+        place = f"{function.__code__.co_filename}:{first}"
+        raise LanguageError(f"{place}: write {function.__qualname__} with def")
+    return tree, max(first, 1)
+
+
+class _Body(Expressions):
+    """One function, printed for the kinds of its arguments."""
+
+    def __init__(
+        self, library: Library, function: FunctionType, kinds: list[Any], place: str
+    ) -> None:
+        tree, first = _parsed(function)
+        names = [argument.arg for argument in tree.args.args]
+        given = tree.args
+        if given.vararg or given.kwarg or given.kwonlyargs or given.defaults or given.posonlyargs:
+            raise LanguageError(f"{place}: {function.__name__}() takes plain arguments only")
+        if len(names) != len(kinds):
+            raise LanguageError(
+                f"{place}: {function.__name__}() takes {len(names)} arguments, got {len(kinds)}"
+            )
+        super().__init__(library, function, dict(zip(names, kinds, strict=True)), first)
+        self.tree = tree
+        self.returns: list[tuple[ast.AST, Any]] = []
+        self.wanted: Any = None
+        self.lines: list[str] = []
+        self.depth = 1
+        self.stores = Counter(
+            node.id
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        )
+        for argument in names:
+            if self.stores[argument]:
+                self.fail(tree, f"the argument {argument} is given another value; use a new name")
+
+    def printed(self, name: str, wanted: Any) -> tuple[str, Any]:
+        """The text of the function and the kind it returns."""
+        self.wanted = wanted
+        ends = self.block(self.tree.body)
+        kinds = {kind for _, kind in self.returns}
+        if len(kinds) > 1:
+            node, kind = self.returns[-1]
+            other = described(self.returns[0][1])
+            self.fail(node, f"returns {described(kind)} here and {other} elsewhere")
+        returns = kinds.pop() if kinds else NOTHING
+        if returns != NOTHING and not ends:
+            self.fail(self.tree, f"{self.function.__name__}() may end without a return")
+        if wanted not in (None, NOTHING) and not self.returns:
+            self.fail(self.tree, f"{self.function.__name__}() must return {_signature(wanted)}")
+        heading = f"def {name}({', '.join(self.parameters())}):"
+        return "\n".join([heading, *(self.lines or ["    pass"])]) + "\n", returns
+
+    def parameters(self) -> list[str]:
+        """The names of the arguments: a state's arrays one by one."""
+        names: list[str] = []
+        for argument, kind in self.arguments.items():
+            if kind == STATE:
+                names += [f"{argument}_{array}" for array in self.library.state]
+            elif isinstance(kind, tuple):
+                names += [f"{local(argument)}{k}" for k in range(len(kind))]
+            else:
+                names.append("params" if kind == PARAMS else local(argument))
+        return [*names, *self.library.dialect.extra]
+
+    # Statements -----------------------------------------------------------------------------
+    def emit(self, line: str) -> None:
+        """Add a line."""
+        self.lines.append("    " * self.depth + line)
+
+    def block(self, statements: list[ast.stmt]) -> bool:
+        """Print statements; whether what follows them is never reached."""
+        return any(self.statement(statement) for statement in statements)
+
+    def statement(self, node: ast.stmt) -> bool:
+        """Print a statement; whether it leaves the block for sure."""
+        match node:
+            case ast.Expr(value=ast.Constant()) | ast.Pass():
+                return False
+            case ast.Expr(value=ast.Call() as call):
+                self.emit(self.visit(call).text)
+                return False
+            case ast.Assign(targets=[target], value=value):
+                self.assign(node, target, value)
+                return False
+            case ast.AnnAssign(target=target, value=ast.expr() as value):
+                self.assign(node, target, value)
+                return False
+            case ast.AugAssign():
+                self.augment(node)
+                return False
+            case ast.If():
+                return self.branch(node)
+            case ast.For():
+                self.loop(node)
+                return False
+            case ast.While():
+                return self.repeat(node)
+            case ast.Break() | ast.Continue():
+                self.emit("break" if isinstance(node, ast.Break) else "continue")
+                return True
+            case ast.Return():
+                self.leave(node)
+                return True
+        self.fail(node, f"compiled functions have no {type(node).__name__.lower()} statement")
+
+    def inner(self, statements: list[ast.stmt]) -> bool:
+        """Print an indented block."""
+        self.depth += 1
+        start = len(self.lines)
+        ends = self.block(statements)
+        if len(self.lines) == start:
+            self.emit("pass")
+        self.depth -= 1
+        return ends
+
+    def branch(self, node: ast.If) -> bool:
+        """``if``; of a condition known beforehand only the branch taken is printed."""
+        test = self.condition(node.test)
+        if test.known:
+            return self.block(node.body if test.value else node.orelse)
+        before = set(self.assigned)
+        self.emit(f"if {test.text}:")
+        ends = self.inner(node.body)
+        after = self.assigned
+        self.assigned = set(before)
+        others_end = False
+        if node.orelse:
+            self.emit("else:")
+            others_end = self.inner(node.orelse)
+        if ends:
+            after = self.assigned
+        elif not others_end:
+            after = after & self.assigned
+        self.assigned = set(after)
+        return ends and others_end
+
+    def loop(self, node: ast.For) -> None:
+        """``for i in range(...)``."""
+        call = node.iter
+        is_range = (
+            isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Name)
+            and call.func.id == "range"
+            and not call.keywords
+        )
+        if not is_range or not isinstance(node.target, ast.Name) or node.orelse:
+            self.fail(node, "loops are written: for i in range(n)")
+        assert isinstance(call, ast.Call)
+        limits = [self.number(part, INT, "range()") for part in self.counted(call, 1, 3)]
+        name = node.target.id
+        self.declare(node, name, INT)
+        once = self.stores[name] == sum(
+            isinstance(part, ast.For)
+            and isinstance(part.target, ast.Name)
+            and part.target.id == name
+            for part in ast.walk(self.tree)
+        )
+        known = [limit.value for limit in limits if limit.known]
+        before, bounds = set(self.assigned), self.bounds.pop(name, None)
+        if once and len(known) == len(limits) <= 2:
+            self.bounds[name] = (0, known[0]) if len(known) == 1 else (known[0], known[1])
+        self.assigned = before | {name}
+        self.emit(f"for {local(name)} in range({', '.join(limit.text for limit in limits)}):")
+        self.inner(node.body)
+        self.assigned = before
+        self.bounds.pop(name, None)
+        if bounds is not None:
+            self.bounds[name] = bounds
+
+    def repeat(self, node: ast.While) -> bool:
+        """``while``; one that is always true and has no break is never left but by return."""
+        if node.orelse:
+            self.fail(node, "while has no else here")
+        before = set(self.assigned)
+        test = self.condition(node.test)
+        self.emit(f"while {test.text}:")
+        self.inner(node.body)
+        self.assigned = before
+        endless = test.known and test.value is True
+        return endless and not any(isinstance(part, ast.Break) for part in ast.walk(node))
+
+    def leave(self, node: ast.Return) -> None:
+        """``return``."""
+        if node.value is None:
+            self.returns.append((node, NOTHING))
+            self.emit("return")
+            return
+        value = self.visit(node.value)
+        if self.wanted is not None:
+            value = self.as_wanted(node, value)
+        elif value.kind not in NUMBERS and not isinstance(value.kind, tuple):
+            self.fail(node, f"a function returns numbers, not {described(value.kind)}")
+        self.returns.append((node, value.kind))
+        self.emit(f"return {value.text}")
+
+    def as_wanted(self, node: ast.Return, value: Value) -> Value:
+        """What an environment's own function has to return."""
+        if self.wanted == NOTHING:
+            self.fail(node, f"{self.function.__name__}() writes in place and returns nothing")
+        parts = value.parts
+        if not parts and value.kind == self.wanted:
+            return value  # another function's result, handed on
+        if len(parts) != len(self.wanted):
+            self.fail(node, f"{self.function.__name__}() must return {_signature(self.wanted)}")
+        fitted = [
+            self.as_kind(node, part, kind, "what is returned")
+            for part, kind in zip(parts, self.wanted, strict=True)
+        ]
+        return Value(f"({', '.join(part.text for part in fitted)},)", self.wanted)
+
+    # Assignments ----------------------------------------------------------------------------
+    def declare(self, node: ast.AST, name: str, kind: str) -> None:
+        """Note the kind of a variable; it keeps it."""
+        if name in self.arguments:
+            self.fail(node, f"the argument {name} is given another value; use a new name")
+        if name in self.views:
+            self.fail(node, f"{name} stands for an array elsewhere")
+        known = self.variables.setdefault(name, kind)
+        if known != kind:
+            self.fail(
+                node,
+                f"{name} is {described(known)} elsewhere and {described(kind)} here; "
+                f"a variable keeps its kind (begin with 0.0, or write to_float, to_int)",
+            )
+
+    def assign(self, node: ast.stmt, target: ast.expr, source: ast.expr) -> None:
+        """``name = value``, ``array[i] = value``, ``a, b = b, a`` or ``a, b = function()``."""
+        value = self.visit(source)
+        if isinstance(target, ast.Tuple):
+            self.unpack(node, target, value)
+        elif isinstance(value.kind, Array) and isinstance(target, ast.Name):
+            known = self.views.setdefault(target.id, value.kind)
+            if target.id in self.variables or _hashable(known) != _hashable(value.kind):
+                self.fail(node, f"{target.id} stands for something else elsewhere")
+            self.assigned.add(target.id)
+            self.emit(f"{local(target.id)} = {value.text}")
+        else:
+            text = self.target(target, value)
+            self.emit(text)
+
+    def unpack(self, node: ast.stmt, target: ast.Tuple, value: Value) -> None:
+        """Several at a time: all values are known before the first is written."""
+        kinds = value.kind if isinstance(value.kind, tuple) else ()
+        if len(kinds) != len(target.elts):
+            self.fail(node, f"{len(target.elts)} names for {described(value.kind)}")
+        names = [f"part{k}_{len(self.lines)}" for k in range(len(kinds))]
+        self.emit(f"{', '.join(names)}{',' if len(names) == 1 else ''} = {value.text}")
+        for name, kind, place in zip(names, kinds, target.elts, strict=True):
+            self.emit(self.target(place, Value(name, kind)))
+
+    def target(self, target: ast.expr, value: Value) -> str:
+        """The line that writes `value`."""
+        if value.kind not in NUMBERS:
+            self.fail(target, f"{described(value.kind)} cannot be kept in a variable")
+        match target:
+            case ast.Name(id=name):
+                self.declare(target, name, value.kind)
+                self.assigned.add(name)
+                return f"{local(name)} = {value.text}"
+            case ast.Subscript(value=base, slice=ast.Slice(lower=None, upper=None, step=None)):
+                return self.fill(target, self.visit(base), value)
+            case ast.Subscript(value=base):
+                array = self.visit(base)
+                if not isinstance(array.kind, Array):
+                    self.fail(target, f"{ast.unparse(base)} cannot be written to")
+                flat, rest = self.flat_index(target, array.kind)
+                if rest:
+                    self.fail(target, f"this is an array of {rest}; write array[:] = value")
+                return self.stored(target, array, flat, value)
+        self.fail(target, f"{ast.unparse(target)} cannot be written to")
+
+    def stored(self, node: ast.AST, array: Value, flat: str, value: Value) -> str:
+        """Write an element."""
+        if array.text.startswith("TABLE_"):
+            self.fail(node, f"{array.kind.label} is a constant")
+        value = self.as_kind(node, value, array.kind.kind, f"an element of {array.kind.label}")
+        place = self.library.dialect.element(array.kind, array.text, flat)
+        return f"{place} = {_CASTS[array.kind.dtype].format(value.text)}"
+
+    def fill(self, node: ast.AST, array: Value, value: Value) -> str:
+        """``array[:] = value``."""
+        if not isinstance(array.kind, Array):
+            self.fail(node, f"{described(array.kind)} cannot be written to")
+        line = self.stored(node, array, "cell", value)
+        size = int(np.prod(array.kind.shape))
+        self.emit(f"for cell in range({size}):")
+        return f"    {line}"
+
+    def augment(self, node: ast.AugAssign) -> None:
+        """``x += 1``, also of an element, whose index is computed once."""
+        target = node.target
+        if isinstance(target, ast.Subscript):
+            if any(isinstance(part, ast.Call) for part in ast.walk(target.slice)):
+                self.fail(node, "a call in the index; give its result a name first")
+            old = self.subscript(target)
+        elif isinstance(target, ast.Name):
+            old = self.name(target, target.id)
+        else:
+            self.fail(node, f"{ast.unparse(target)} cannot be written to")
+        if old.kind not in NUMBERS:
+            self.fail(node, f"{described(old.kind)} has no {ast.unparse(node)}")
+        value = self.arithmetic(node, old, node.op, self.number(node.value))
+        self.emit(self.target(target, value))
+
+
+def _signature(kinds: Any) -> str:
+    if kinds == NOTHING:
+        return "nothing"
+    return f"({', '.join(kinds)})"

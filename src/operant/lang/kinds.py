@@ -1,0 +1,61 @@
+"""What an expression of a compiled function is: its text, its kind, and its value if known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+FLOAT, INT, BOOL = "float", "int", "bool"
+STATE, RANDOM, PARAMS, OUTSIDE, TEXT, NOTHING = (
+    "state",
+    "random",
+    "params",
+    "outside",
+    "text",
+    "nothing",
+)
+NUMBERS = (FLOAT, INT, BOOL)
+
+NO_VALUE = object()
+
+
+@dataclass(frozen=True)
+class Array:
+    """An array: of what, and how large. `strided`: neighbours are apart, by ``stride`` elements."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    label: str
+    strided: bool = False
+
+    @property
+    def kind(self) -> str:
+        """What an element is."""
+        return {"float32": FLOAT, "bool": BOOL}.get(self.dtype, INT)
+
+
+@dataclass(frozen=True)
+class Value:
+    """An expression. `value` is what it is known to be, a number, text or thing outside."""
+
+    text: str
+    kind: Any
+    value: Any = NO_VALUE
+    parts: tuple[Value, ...] = ()
+    """Of a tuple, whose kind is the tuple of its parts' kinds."""
+
+    @property
+    def known(self) -> bool:
+        """Whether its value is known when the function is compiled."""
+        return self.value is not NO_VALUE
+
+
+def described(kind: Any) -> str:
+    """A kind in words."""
+    if isinstance(kind, Array):
+        return f"an array of {kind.shape}"
+    if isinstance(kind, tuple):
+        return f"a tuple of {len(kind)}"
+    if kind in (FLOAT, BOOL, TEXT):
+        return f"a {kind}"
+    return {INT: "an int", NOTHING: "nothing"}.get(kind, f"the {kind}")

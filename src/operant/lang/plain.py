@@ -1,0 +1,142 @@
+"""The author's functions over arrays, run by Python itself, computing what compiled code computes.
+
+The code is the author's own, line by line, so a debugger steps through it. What changes is what its
+names and constants stand for: floats are ``np.float32``, tables are `Cells`, and the words work on
+single numbers in float32. NumPy then rounds after every operation, as compiled code does.
+"""
+
+from __future__ import annotations
+
+import builtins
+from types import CellType, CodeType, FunctionType
+from typing import Any
+
+import numpy as np
+
+from operant.lang import floats, words
+from operant.lang.batch import batch
+from operant.lang.outer import MISSING, outer_value
+from operant.lang.source import COMPOSED
+
+_INFECTIOUS = (float, np.floating)
+
+
+def _same_kind(a: Any, b: Any) -> tuple[Any, Any]:
+    """Both as float32 if either is a float."""
+    if isinstance(a, _INFECTIOUS) or isinstance(b, _INFECTIOUS):
+        return np.float32(a), np.float32(b)
+    return a, b
+
+
+def to_float(x: Any) -> np.float32:
+    """An int or truth value as a float32."""
+    return np.float32(x)
+
+
+def minimum(*values: Any) -> Any:
+    """The smallest; NaN if one is NaN."""
+    least = values[0]
+    for value in values[1:]:
+        a, b = _same_kind(least, value)
+        least = a if a < b or a != a else b
+    return least
+
+
+def maximum(*values: Any) -> Any:
+    """The largest; NaN if one is NaN."""
+    most = values[0]
+    for value in values[1:]:
+        a, b = _same_kind(most, value)
+        most = a if a > b or a != a else b
+    return most
+
+
+def where(condition: Any, a: Any, b: Any) -> Any:
+    """`a` if `condition` holds, else `b`."""
+    a, b = _same_kind(a, b)
+    return a if condition else b
+
+
+def _word(name: str) -> Any:
+    function = getattr(floats, name)
+
+    def word(*values: Any) -> np.float32:
+        with np.errstate(all="ignore"):
+            found = function(*[batch(np.array([value], np.float32)) for value in values])
+        return np.float32(found[0])
+
+    word.__name__ = word.__qualname__ = name
+    return word
+
+
+def _instruction(name: str) -> Any:
+    ufunc = getattr(np, name)
+
+    def instruction(x: Any) -> np.float32:
+        with np.errstate(all="ignore"):
+            return np.float32(ufunc(np.float32(x)))
+
+    instruction.__name__ = instruction.__qualname__ = name
+    return instruction
+
+
+WORDS: dict[Any, Any] = {
+    words.to_float: to_float,
+    builtins.float: to_float,
+    words.to_int: int,
+    words.minimum: minimum,
+    builtins.min: minimum,
+    words.maximum: maximum,
+    builtins.max: maximum,
+    words.abs: builtins.abs,
+    words.where: where,
+    words.logical_not: lambda condition: not condition,
+    **{getattr(words, name): _word(name) for name in COMPOSED},
+    **{getattr(words, name): _instruction(name) for name in ("floor", "ceil", "sqrt")},
+}
+"""What stands for a word or a built-in function."""
+
+
+class PlainFunctions:
+    """Functions bound to float32 constants; each function once, also those that others call."""
+
+    def __init__(self) -> None:
+        self._bound: dict[FunctionType, FunctionType] = {}
+
+    def bind(self, function: FunctionType) -> FunctionType:
+        """The same code with other constants and other words."""
+        if function in self._bound:
+            return self._bound[function]
+        code = function.__code__
+        namespace: dict[str, Any] = {"__builtins__": builtins, "__name__": function.__module__}
+        cells = tuple(CellType() for _ in code.co_freevars)
+        bound = FunctionType(
+            _with_float32(code), namespace, function.__name__, function.__defaults__, cells
+        )
+        self._bound[function] = bound
+        for name in code.co_names:
+            value = outer_value(function, name)
+            if value is not MISSING:
+                namespace[name] = self._value(value)
+        for name, cell in zip(code.co_freevars, cells, strict=True):
+            value = outer_value(function, name)
+            if value is not MISSING:
+                cell.cell_contents = self._value(value)
+        return bound
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, float):
+            return np.float32(value)
+        try:
+            if value in WORDS:
+                return WORDS[value]
+        except TypeError:  # cannot be looked up: a table
+            return value
+        return self.bind(value) if isinstance(value, FunctionType) else value
+
+
+def _with_float32(code: CodeType) -> CodeType:
+    constants = tuple(
+        np.float32(value) if isinstance(value, float) else value for value in code.co_consts
+    )
+    return code.replace(co_consts=constants)

@@ -1,0 +1,98 @@
+"""What the printed functions of a state of arrays call: random numbers, and indices that are
+looked at.
+
+An environment's random numbers are a stream: word after word of `operant.vector.philox`, from
+block 0 of its episode and step on. The stream is ten words of memory: three of the counter, two of
+the key, how many numbers were drawn, and the four words of the block at hand.
+"""
+
+# mypy: disable-error-code="no-untyped-call, call-arg, var-annotated"
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import float32, int64, njit, uint32, uint64
+
+from operant.lang.intrinsics import sqrt
+from operant.vector.numba_philox import philox
+
+_EXACT: Any = {"error_model": "numpy", "fastmath": False}
+
+
+@njit(**_EXACT)
+def begin(stream, step, episode, seed, index):  # type: ignore[no-untyped-def]
+    """Put a stream at the beginning of a step."""
+    stream[0] = uint32(step)
+    stream[1] = uint32(episode)
+    stream[2] = uint32(seed >> uint64(32))
+    stream[3] = uint32(seed)
+    stream[4] = uint32(index)
+    stream[5] = uint32(0)
+
+
+@njit(**_EXACT)
+def draw(stream):  # type: ignore[no-untyped-def]
+    """The next uniform number in [0, 1), a multiple of 2**-24."""
+    drawn = int64(stream[5])
+    if drawn & 3 == 0:
+        block = uint32(drawn >> 2)
+        words = philox(stream[0], stream[1], stream[2], block, stream[3], stream[4])
+        stream[6] = words[0]
+        stream[7] = words[1]
+        stream[8] = words[2]
+        stream[9] = words[3]
+    stream[5] = uint32(drawn + 1)
+    return float32(int64(stream[6 + (drawn & 3)]) >> 8) * float32(2.0**-24)
+
+
+@njit(**_EXACT)
+def draw_uniform(stream, low, high):  # type: ignore[no-untyped-def]
+    """A number from low to high."""
+    return low + (high - low) * draw(stream)
+
+
+@njit(**_EXACT)
+def draw_integers(stream, low, high):  # type: ignore[no-untyped-def]
+    """An int from low to high - 1."""
+    count = high - low
+    return low + min(int64(draw(stream) * float32(count)), count - 1)
+
+
+@njit(**_EXACT)
+def draw_chance(stream, probability):  # type: ignore[no-untyped-def]
+    """True with this probability."""
+    return draw(stream) < probability
+
+
+@njit(**_EXACT)
+def least(a, b):  # type: ignore[no-untyped-def]
+    """The smaller of two ints."""
+    return a if a < b else b
+
+
+@njit(**_EXACT)
+def most(a, b):  # type: ignore[no-untyped-def]
+    """The larger of two ints."""
+    return a if a > b else b
+
+
+@njit(**_EXACT)
+def pick(condition, a, b):  # type: ignore[no-untyped-def]
+    """One of two values, both computed."""
+    return a if condition else b
+
+
+@njit(**_EXACT)
+def inside(index, size, place, trouble):  # type: ignore[no-untyped-def]
+    """`index` if it is one of an array of `size`, else 0; the first such place is noted."""
+    if uint64(index) < uint64(size):
+        return index
+    if trouble[0] == 0:
+        trouble[1] = index
+        trouble[0] = place
+    return int64(0)
+
+
+__all__ = ["begin", "draw", "draw_chance", "draw_integers", "draw_uniform", "inside", "least"]
+__all__ += ["most", "philox", "pick", "sqrt"]
