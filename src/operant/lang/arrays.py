@@ -42,7 +42,9 @@ class ArrayField(NamedTuple):
 class _ElementType:
     """``float32[16, 6]`` declares an array of 16 times 6."""
 
-    def __init__(self, dtype: Any) -> None:
+    def __init__(self, name: str, dtype: Any) -> None:
+        self.__name__ = name
+        self.__doc__ = f"``{name}[16, 6]`` declares an array in a state of arrays."
         self._dtype = np.dtype(dtype)
 
     def __getitem__(self, shape: int | tuple[int, ...]) -> Any:
@@ -53,17 +55,13 @@ class _ElementType:
         return ArrayField(self._dtype, tuple(n.__index__() for n in sizes))
 
     def __repr__(self) -> str:
-        return "boolean" if self._dtype == np.bool_ else self._dtype.name
+        return self.__name__
 
 
-float32 = _ElementType(np.float32)
-"""``float32[n]`` declares n float32 numbers in a state of arrays."""
-int32 = _ElementType(np.int32)
-"""``int32[n]`` declares n int32 numbers in a state of arrays."""
-uint8 = _ElementType(np.uint8)
-"""``uint8[n]`` declares n numbers from 0 to 255 in a state of arrays."""
-boolean = _ElementType(np.bool_)
-"""``boolean[n]`` declares n truth values in a state of arrays."""
+float32 = _ElementType("float32", np.float32)
+int32 = _ElementType("int32", np.int32)
+uint8 = _ElementType("uint8", np.uint8)
+boolean = _ElementType("boolean", np.bool_)
 
 
 class Arrays:

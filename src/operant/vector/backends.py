@@ -75,6 +75,25 @@ def available_backends() -> list[str]:
     return [name for name, found in there.items() if found]
 
 
+_IMPLEMENTATIONS = {"reference": "reference", "native": "cpu", "auto": "auto"}
+
+
+def backend_of(name: str, impl: str | None) -> str:
+    """The backend that `impl` stands for, or `name` without one.
+
+    Raises:
+        ValueError: an unknown `impl`, or one that `name` contradicts.
+    """
+    if impl is None:
+        return name
+    if impl not in _IMPLEMENTATIONS:
+        raise ValueError(f"impl must be 'reference', 'native' or 'auto', got {impl!r}")
+    wanted = _IMPLEMENTATIONS[impl]
+    if name not in ("auto", wanted):
+        raise ValueError(f"impl={impl!r} is backend={wanted!r}, but backend={name!r} was given")
+    return wanted
+
+
 def choose_backend(name: Any) -> Choice:
     """The backend of this name for a batch of NumPy arrays, or for ``"auto"`` the fastest one.
 

@@ -111,6 +111,19 @@ class BaseVecEnv(VectorEnv[Any, Any, Any]):
             ValueError: closed, or never reset.
         """
 
+    def reset_many(self, mask: Any = None, seeds: Any = None) -> Any:
+        """Begin new episodes in the environments of `mask`, or in all; the observations of all.
+
+        Args:
+            mask: bool ``[num_envs]``.
+            seeds: as ``seed`` of ``reset``: one int, or one for each environment (None: as it is).
+
+        Raises:
+            ValueError, TypeError: a bad mask or seed; the batch is unchanged.
+        """
+        options = None if mask is None else {"reset_mask": mask}
+        return self.reset(seed=seeds, options=options)[0]
+
     @abstractmethod
     def _fields(self, index: int) -> list[Any]:
         """The state of one environment, as Python numbers."""

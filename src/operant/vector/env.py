@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from operant.envs.env import Env
 from operant.vector.actions import as_actions, bad_action_message, fast_dtypes
-from operant.vector.backends import choose_backend
+from operant.vector.backends import Backend, Choice, backend_of, choose_backend
 from operant.vector.base import (
     NO_LIMIT,
     BaseVecEnv,
@@ -27,6 +28,33 @@ from operant.vector.state import read_state, write_state
 
 if TYPE_CHECKING:
     from operant.vector.numba import NumbaBackend
+
+_log = logging.getLogger("operant.vector")
+
+
+class Steps(NamedTuple):
+    """Several steps of a batch, each array ``[steps, num_envs, ...]``.
+
+    `episode_return`, `episode_length` and `episode_time_s` are those of episodes that ended in a
+    step, else 0; `final_obs` is, in SAME_STEP mode, the last observation of those.
+    """
+
+    obs: np.ndarray
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    episode_return: np.ndarray
+    episode_length: np.ndarray
+    episode_time_s: np.ndarray
+    final_obs: np.ndarray
+
+    @classmethod
+    def allocate(cls, obs: np.ndarray, shape: tuple[int, int]) -> Steps:
+        """Zeroed memory for ``shape`` steps and environments with observations like `obs`."""
+        wide = (*shape, *obs.shape[1:])
+        kinds = (np.float32, np.bool_, np.bool_, np.float32, np.int32, np.float32)
+        rest = [np.zeros(shape, kind) for kind in kinds]
+        return cls(np.zeros(wide, obs.dtype), *rest, np.zeros(wide, obs.dtype))
 
 
 class VecEnv(BaseVecEnv):
@@ -45,6 +73,8 @@ class VecEnv(BaseVecEnv):
         env: the environment class.
         num_envs: how many.
         backend: ``"reference"``, ``"cpu"``, or ``"auto"`` for the fastest one present.
+        impl: the same in a game developer's words: ``"reference"`` (plain Python), ``"native"``
+            (compiled) or ``"auto"`` (compiled where that works, else plain Python).
         workers: threads that share a step (``cpu`` backend), or ``"auto"``: steps of a batch like
             this one are timed, and the fastest number is used. The results do not depend on it.
         seed: used by the first ``reset`` that is given none.
@@ -72,6 +102,7 @@ class VecEnv(BaseVecEnv):
         num_envs: int = 1,
         *,
         backend: str = "auto",
+        impl: str | None = None,
         workers: int | str = 1,
         seed: int | None = None,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
@@ -89,6 +120,7 @@ class VecEnv(BaseVecEnv):
             workers = checked_count("workers", workers, max(64, 4 * (os.cpu_count() or 1)))
         self.copy = bool(copy)
         self._buffers = b = Buffers.allocate(self.rules, self.num_envs)
+        backend = backend_of(backend, impl)
         chosen = choose_backend(backend)
         self.backend = chosen.name
         self.backend_reason = chosen.reason
@@ -96,9 +128,7 @@ class VecEnv(BaseVecEnv):
         if chosen.threads:
             measured = isinstance(workers, str)
             self.workers = measured_workers(self.rules, num_envs) if measured else int(workers)
-        self._backend = chosen.create(
-            self.rules, b, self.max_episode_steps or NO_LIMIT, self.autoreset_mode, self.workers
-        )
+        self._backend = self._created(chosen, backend == "auto")
         self._results = (b.cut(b.obs), b.cut(b.reward), b.cut(b.terminated), b.cut(b.truncated))
         self._report = {
             "r": b.cut(b.report_return),
@@ -188,6 +218,42 @@ class VecEnv(BaseVecEnv):
             self._backend.close()
 
     # Beyond it ------------------------------------------------------------------------------
+    def step_many(self, actions: Any, out: Steps | None = None) -> Steps:
+        """K steps of every environment.
+
+        Args:
+            actions: ``[K, num_envs, ...]``, else as for `step`.
+            out: where to write, as an earlier call returned it for as many steps; None for new
+                arrays. With `out` nothing is allocated.
+
+        Returns:
+            What K calls of `step` would give, stacked: contiguous arrays ``[K, num_envs, ...]``.
+
+        Raises:
+            ValueError, TypeError: wrong shape or kind (nothing was stepped), or out of range (the
+                steps before that one were taken); in DISABLED mode an episode that ended before
+                the last step.
+        """
+        rows = [as_actions(row, self.rules.action, self.num_envs) for row in actions]
+        if not rows:
+            raise ValueError("step_many needs at least one step of actions")
+        shape = (len(rows), self.num_envs)
+        if out is None:
+            out = Steps.allocate(self._results[0], shape)
+        elif out.reward.shape != shape:
+            raise ValueError(f"out must have been made for {shape}, got {out.reward.shape}")
+        for k, row in enumerate(rows):
+            if not self._was_reset or self.closed or self._awaits_reset:
+                self._refuse_step()
+            finished = self._backend.step(row, time.perf_counter_ns() // 1000)
+            if finished < 0:
+                raise ValueError(bad_action_message(row, self.rules.action))
+            self._awaits_reset = finished > 0 and self.autoreset_mode == AutoresetMode.DISABLED
+            for array, result in zip(out, (*self._results, *self._report.values()), strict=False):
+                array[k] = result
+            out.final_obs[k] = self._final_obs
+        return out
+
     def action_masks(self) -> np.ndarray | None:
         """See `BaseVecEnv`."""
         self._check_masks_known()
@@ -236,6 +302,26 @@ class VecEnv(BaseVecEnv):
         return self._backend if self.backend == "cpu" else None  # type: ignore[return-value]
 
     # Inside ---------------------------------------------------------------------------------
+    def _created(self, chosen: Choice, may_fall_back: bool) -> Backend:
+        """The backend, or if it may be another one and this one does not work, the reference."""
+        limit = self.max_episode_steps or NO_LIMIT
+        given = (self.rules, self._buffers, limit, self.autoreset_mode)
+        try:
+            return chosen.create(*given, self.workers)
+        except Exception as error:
+            if not may_fall_back or chosen.name == "reference":
+                raise
+            reason = str(error).strip().partition("\n")[0] or type(error).__name__
+            self.backend, self.workers = "reference", 1
+            self.backend_reason = f"auto: {chosen.name} does not work here: {reason}"
+            _log.warning(
+                "%s runs in plain Python, slowly: %s does not work here: %s",
+                self.rules.env.__qualname__,
+                chosen.name,
+                reason,
+            )
+            return choose_backend("reference").create(*given, 1)
+
     def _hand_out(self, array: np.ndarray) -> np.ndarray:
         return array.copy() if self.copy else array
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from operant.envs.env import Env
 from operant.envs.registry import get_env
+from operant.vector.backends import backend_of
 from operant.vector.base import BaseVecEnv
 from operant.vector.cards import card_count, interpreted, why_not_cuda
 from operant.vector.env import VecEnv
@@ -28,6 +29,7 @@ def make(
         backend: ``"reference"``, ``"cpu"`` (a `VecEnv`: NumPy arrays), ``"cuda"`` or ``"cuda:1"``
             (a `CudaVecEnv`: tensors on that card), or ``"auto"``: the card if there is one.
             ``batch.backend`` says which it is, and ``batch.backend_reason`` why.
+            ``impl="reference"``, ``"native"`` and ``"auto"`` say the same of the host's.
         options: see `operant.VecEnv`: ``workers``, ``seed``, ``autoreset_mode``, ``copy``,
             ``render_mode``, ``max_episode_steps``, and the environment's own parameters.
 
@@ -37,6 +39,8 @@ def make(
     """
     if isinstance(env, str):
         env = get_env(env)
+    if isinstance(backend, str) and "impl" in options:
+        backend = backend_of(backend, options.pop("impl"))
     if backend == "auto" and not interpreted() and why_not_cuda() is None:
         batch = _on_card(env, num_envs, "cuda", options)
         batch.backend_reason = "auto: the fastest backend present"
