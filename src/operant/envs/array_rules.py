@@ -12,7 +12,8 @@ from typing import Any
 from operant.envs.layouts import Layout, action_layout, observation_layout, space_of
 from operant.envs.rules import Memory, Rules, resolve_params
 from operant.lang.advice import LanguageError
-from operant.lang.functions import Compiled, Dialect, Library
+from operant.lang.dialects import Dialect, PythonText
+from operant.lang.functions import Compiled, Library
 from operant.lang.kinds import BOOL, FLOAT, INT, NOTHING, PARAMS, RANDOM, STATE, Array
 from operant.lang.outer import plain_function
 
@@ -58,7 +59,7 @@ class ArrayRules(Rules):
             mask_size=sum(action.choices) if masked else 0,
             functions={name: _function(env, name) for name in ENTRY_POINTS if _has(env, name)},
         )
-        rules.library(_AnyMemory())  # refuses what cannot be compiled
+        rules.library(PythonText())  # refuses what cannot be compiled
         return rules
 
     def library(self, dialect: Dialect, strided: bool = False) -> tuple[Library, dict[str, Any]]:
@@ -72,7 +73,7 @@ class ArrayRules(Rules):
         }
         library = Library(dialect, state, self.params, self.float_params)
         compiled: dict[str, Compiled] = {}
-        kinds = self._kinds(strided)
+        kinds = self._kinds()
         for name, function in self.functions.items():
             code = function.__code__
             place = f"{code.co_filename}:{code.co_firstlineno}"
@@ -81,7 +82,7 @@ class ArrayRules(Rules):
             compiled[name] = library.compile(function, given, place, wanted)
         return library, compiled
 
-    def _kinds(self, strided: bool) -> dict[str, Any]:
+    def _kinds(self) -> dict[str, Any]:
         obs = self.observation
         action = {INT: INT, FLOAT: FLOAT}[self.action.dtype]
         return {
@@ -89,21 +90,9 @@ class ArrayRules(Rules):
             "random": RANDOM,
             "params": PARAMS,
             "action": action if self.action.scalar else (action,) * self.action.size,
-            "obs": Array(_obs_dtype(obs), obs.shape or (1,), "obs", strided),
-            "mask": Array("bool", (self.mask_size,), "mask", strided),
+            "obs": Array(_obs_dtype(obs), obs.shape or (1,), "obs"),
+            "mask": Array("bool", (self.mask_size,), "mask"),
         }
-
-
-class _AnyMemory:
-    """How memory is reached does not matter when functions are only checked."""
-
-    extra: tuple[str, ...] = ()
-
-    def element(self, array: Array, pointer: str, flat: str) -> str:
-        return f"{pointer}[{flat}]"
-
-    def view(self, array: Array, pointer: str, flat: str) -> str:
-        return f"{pointer}[{flat}:]"
 
 
 def _obs_dtype(layout: Layout) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import builtins
 import operator
+from dataclasses import replace
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -113,7 +114,7 @@ class Expressions:
         if (value.kind, kind) == (INT, FLOAT):
             if value.known:
                 return constant(float(value.value))
-            return Value(f"f32({value.text})", FLOAT)
+            return self.combined("f32({0})", [value], FLOAT)
         advice = {FLOAT: "write to_float(x)", INT: "write to_int(x)", BOOL: "write x != 0"}
         wanted = described(kind)
         self.fail(node, f"{what} must be {wanted}, got {described(value.kind)}; {advice[kind]}")
@@ -129,6 +130,11 @@ class Expressions:
             self.fail(node, f"{what} mixes truth values and numbers; write to_int(x)")
         target = FLOAT if FLOAT in kinds else values[0].kind
         return [self.as_kind(node, value, target, what) for value in values]
+
+    def combined(self, template: str, values: list[Value], kind: Any) -> Value:
+        """A value made of others, which are computed from left to right."""
+        acts = any(value.acts for value in values)
+        return Value(self.library.dialect.ordered(template, values), kind, acts=acts)
 
     # Nodes ----------------------------------------------------------------------------------
     def visit(self, node: ast.expr) -> Value:
@@ -160,7 +166,7 @@ class Expressions:
             case ast.Tuple(elts=elements):
                 parts = tuple(self.number(element) for element in elements)
                 kinds = tuple(part.kind for part in parts)
-                return Value(f"({', '.join(part.text for part in parts)},)", kinds, parts=parts)
+                return Value("", kinds, parts=parts)
         kind = type(node).__name__
         self.fail(node, f"compiled functions have no {kind}; use numbers, arrays and loops")
 
@@ -245,29 +251,31 @@ class Expressions:
         flat, rest = self.flat_index(node, array)
         if rest:
             label = f"a part of {array.label}"
-            view = Array(array.dtype, rest, label, array.strided)
-            return Value(self.library.dialect.view(array, pointer, flat), view)
-        text = self.library.dialect.element(array, pointer, flat)
+            view = Array(array.dtype, rest, label, array.strided, array.table)
+            text = self.library.dialect.view(array, pointer, flat.text)
+            return Value(text, view, acts=flat.acts)
+        text = self.library.dialect.element(array, pointer, flat.text)
         if array.kind == BOOL:
-            return Value(f"({text} != 0)", BOOL)
-        return Value(f"i64({text})" if array.kind == INT else text, array.kind)
+            return Value(f"({text} != 0)", BOOL, acts=flat.acts)
+        text = f"i64({text})" if array.kind == INT else text
+        return Value(text, array.kind, acts=flat.acts)
 
-    def flat_index(self, node: ast.Subscript, array: Array) -> tuple[str, tuple[int, ...]]:
+    def flat_index(self, node: ast.Subscript, array: Array) -> tuple[Value, tuple[int, ...]]:
         """Where the element or part begins, and the shape of a part."""
         chosen = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if len(chosen) > len(array.shape):
             dimensions = len(array.shape)
             self.fail(node, f"{array.label} has {dimensions} dimensions, got {len(chosen)} indices")
-        terms = []
+        terms, values = [], []
         for dimension, part in enumerate(chosen):
             if isinstance(part, ast.Slice):
                 self.fail(node, "slices are not compiled; write a loop, or array[:] = value")
             step = int(np.prod(array.shape[dimension + 1 :], dtype=np.int64))
-            index = self.index(part, array, dimension)
-            terms.append(index if step == 1 else f"{index} * {step}")
-        return " + ".join(terms), array.shape[len(chosen) :]
+            values.append(self.index(part, array, dimension))
+            terms.append(f"{{{dimension}}}" + ("" if step == 1 else f" * {step}"))
+        return self.combined(" + ".join(terms), values, INT), array.shape[len(chosen) :]
 
-    def index(self, node: ast.expr, array: Array, dimension: int) -> str:
+    def index(self, node: ast.expr, array: Array, dimension: int) -> Value:
         """An index, looked at when it is not sure to lie inside."""
         size = array.shape[dimension]
         value = self.number(node, INT, "an index")
@@ -275,9 +283,9 @@ class Expressions:
             self.fail(node, f"index {value.value} of {array.label} is outside 0..{size - 1}")
         low, high = self.bounds.get(getattr(node, "id", ""), (-1, -1))
         if value.known or (low >= 0 and high <= size):
-            return value.text
+            return value
         number = self.library.watch(self.place(node), array.label, size)
-        return f"inside({value.text}, {size}, {number}, trouble)"
+        return self.combined(f"inside({{0}}, {size}, {number}, trouble)", [value], INT)
 
     def binary(
         self, node: ast.expr, left: ast.expr, operation: ast.operator, right: ast.expr
@@ -296,7 +304,7 @@ class Expressions:
         kinds = {a.kind, b.kind}
         if kinds == {BOOL} and isinstance(operation, ast.BitAnd | ast.BitOr | ast.BitXor):
             text = {"&": "and", "|": "or", "^": "!="}[sign]
-            return Value(f"({a.text} {text} {b.text})", BOOL)
+            return self.combined(f"({{0}} {text} {{1}})", [a, b], BOOL)
         if BOOL in kinds:
             self.fail(node, f"{sign} of a truth value; write to_int(x) or to_float(x)")
         if FLOAT in kinds and isinstance(operation, _WHOLE):
@@ -309,15 +317,22 @@ class Expressions:
                     return constant(python(a.value, b.value))
                 except (ZeroDivisionError, ValueError, OverflowError) as error:
                     self.fail(node, str(error))
-            return Value(f"({a.text} {sign} {b.text})", INT)
+            if sign in ("//", "%"):
+                whole = self.library.dialect.whole(sign, "{0}", "{1}")
+                return self.combined(whole, [a, b], INT)
+            return self.combined(f"({{0}} {sign} {{1}})", [a, b], INT)
         a, b = (self.as_kind(node, value, FLOAT, sign) for value in (a, b))
-        return Value(f"({a.text} {sign} {b.text})", FLOAT)
+        return self.combined(f"({{0}} {sign} {{1}})", [a, b], FLOAT)
 
     def unary(self, node: ast.UnaryOp) -> Value:
         """``-x``, ``+x``, ``not x``."""
         if isinstance(node.op, ast.Not):
             value = self.condition(node.operand)
-            return constant(not value.value) if value.known else Value(f"(not {value.text})", BOOL)
+            return (
+                constant(not value.value)
+                if value.known
+                else self.combined("(not {0})", [value], BOOL)
+            )
         value = self.number(node.operand)
         if value.kind == BOOL:
             self.fail(node, "this is a truth value; write not x")
@@ -326,13 +341,14 @@ class Expressions:
         sign = {ast.USub: "-", ast.UAdd: "+", ast.Invert: "~"}[type(node.op)]
         if value.known and value.kind == INT:
             return constant(-value.value if sign == "-" else value.value)
-        return Value(f"({sign}{value.text})", value.kind)
+        return self.combined(f"({sign}{{0}})", [value], value.kind)
 
     def boolean(self, node: ast.BoolOp) -> Value:
         """``a and b``."""
         parts = [self.condition(value) for value in node.values]
         word = "and" if isinstance(node.op, ast.And) else "or"
-        return Value(f"({f' {word} '.join(part.text for part in parts)})", BOOL)
+        text = f" {word} ".join(part.text for part in parts)  # in order in every dialect
+        return Value(f"({text})", BOOL, acts=any(part.acts for part in parts))
 
     def compare(self, node: ast.Compare) -> Value:
         """``a < b``, also ``a < b < c``."""
@@ -354,10 +370,11 @@ class Expressions:
                 if value.kind not in NUMBERS:
                     self.fail(term, f"numbers are compared, not {described(value.kind)}")
             a, b = self.same(node, [a, b], "a comparison")
-            texts.append(f"({a.text} {sign} {b.text})")
+            texts.append(self.combined(f"({{0}} {sign} {{1}})", [a, b], BOOL).text)
         if len(results) == len(texts):
             return constant(all(results))
-        return Value(texts[0] if len(texts) == 1 else f"({' and '.join(texts)})", BOOL)
+        acts = any(value.acts for value in values)
+        return Value(texts[0] if len(texts) == 1 else f"({' and '.join(texts)})", BOOL, acts=acts)
 
     def choice(self, node: ast.IfExp) -> Value:
         """``a if condition else b``."""
@@ -369,7 +386,8 @@ class Expressions:
             self.fail(
                 node, f"a choice between {described(a.kind)} and {described(b.kind)}; write 1.0"
             )
-        return Value(f"({a.text} if {test.text} else {b.text})", a.kind)
+        text = self.library.dialect.choice(test.text, a.text, b.text)
+        return Value(text, a.kind, acts=test.acts or a.acts or b.acts)
 
     # Calls ----------------------------------------------------------------------------------
     def call(self, node: ast.Call) -> Value:
@@ -399,30 +417,32 @@ class Expressions:
         """One of the words of `operant.lang` or of Python; None for another function."""
         if called in _COMPOSED:
             self.library.words.add(_COMPOSED[called])
-            texts = [self.number(part, FLOAT).text for part in self.counted(node, 1, 2)]
-            return Value(f"{_COMPOSED[called]}_exact({', '.join(texts)})", FLOAT)
+            values = [self.number(part, FLOAT) for part in self.counted(node, *_takes(called))]
+            return self.called(f"{_COMPOSED[called]}_exact", values, FLOAT)
         if called in _INSTRUCTIONS:
             (part,) = self.counted(node, 1, 1)
-            return Value(f"{_INSTRUCTIONS[called]}({self.number(part, FLOAT).text})", FLOAT)
+            return self.called(_INSTRUCTIONS[called], [self.number(part, FLOAT)], FLOAT)
         if called in _EXTREMA:
             return self.extremum(node, _EXTREMA[called])
         if called in (words.to_float, builtins.float):
             return self.to_float(node)
         if called in (words.to_int, builtins.int):
             value = self.number(self.counted(node, 1, 1)[0])
-            return value if value.kind == INT else Value(f"i64({value.text})", INT)
+            return value if value.kind == INT else self.called("i64", [value], INT)
         if called is builtins.bool:
             value = self.number(self.counted(node, 1, 1)[0])
-            return value if value.kind == BOOL else Value(f"({value.text} != 0)", BOOL)
+            return value if value.kind == BOOL else self.combined("({0} != 0)", [value], BOOL)
         if called in (words.abs, builtins.abs):
             value = self.number(self.counted(node, 1, 1)[0])
-            return Value(f"{'fabs' if value.kind == FLOAT else 'abs'}({value.text})", value.kind)
+            return self.called("fabs" if value.kind == FLOAT else "abs", [value], value.kind)
         if called is words.logical_not:
-            return Value(f"(not {self.condition(self.counted(node, 1, 1)[0]).text})", BOOL)
+            value = self.condition(self.counted(node, 1, 1)[0])
+            return self.combined("(not {0})", [value], BOOL)
         if called is words.where:
             test, *rest = self.counted(node, 3, 3)
+            chooser = self.condition(test)
             a, b = self.same(node, [self.number(part) for part in rest], "where()")
-            return Value(f"pick({self.condition(test).text}, {a.text}, {b.text})", a.kind)
+            return self.called("pick", [chooser, a, b], a.kind)
         if called is builtins.len:
             value = self.visit(self.counted(node, 1, 1)[0])
             if not isinstance(value.kind, Array):
@@ -439,7 +459,12 @@ class Expressions:
         value = self.number(self.counted(node, 1, 1)[0])
         if value.kind == INT:
             return self.as_kind(node, value, FLOAT, "to_float()")
-        return value if value.kind == FLOAT else Value(f"f32({value.text})", FLOAT)
+        return value if value.kind == FLOAT else self.called("f32", [value], FLOAT)
+
+    def called(self, name: str, values: list[Value], kind: Any) -> Value:
+        """The call of a function of the printed module."""
+        places = ", ".join(f"{{{k}}}" for k in range(len(values)))
+        return self.combined(f"{name}({places})", values, kind)
 
     def extremum(self, node: ast.Call, word: str) -> Value:
         """The least or greatest of two or more."""
@@ -448,10 +473,10 @@ class Expressions:
         if values[0].kind == BOOL:
             self.fail(node, f"{word}() of truth values")
         name = word if values[0].kind == FLOAT else {"minimum": "least", "maximum": "most"}[word]
-        text = values[0].text
-        for value in values[1:]:
-            text = f"{name}({text}, {value.text})"
-        return Value(text, values[0].kind)
+        template = "{0}"
+        for k in range(1, len(values)):
+            template = f"{name}({template}, {{{k}}})"
+        return self.combined(template, values, values[0].kind)
 
     def counted(self, node: ast.Call, least: int, most: int) -> list[ast.expr]:
         """The arguments, if there are as many as there should be."""
@@ -468,18 +493,19 @@ class Expressions:
             self.fail(node, f"random numbers have no {name}(); there are {known}")
         given = self.counted(node, *_DRAWS[name])
         kind = INT if name == "integers" else FLOAT
-        values = [self.number(part, kind).text for part in given]
+        values = [self.number(part, kind) for part in given]
         match name, values:
             case "uniform", []:
-                return Value(f"draw({random})", FLOAT)
+                return Value(f"draw({random})", FLOAT, acts=True)
             case "uniform", [high]:
-                values = ["f32(0.0)", high]
+                values = [constant(0.0), high]
             case "integers", [count]:
-                values = ["0", count]
+                values = [constant(0), count]
             case "normal", _:
                 self.library.words |= {"log", "cos"}
-        text = f"draw_{name}({', '.join([random, *values])})"
-        return Value(text, {"integers": INT, "chance": BOOL}.get(name, FLOAT))
+        result = {"integers": INT, "chance": BOOL}.get(name, FLOAT)
+        drawn = self.called(f"draw_{name}", [Value(random, RANDOM), *values], result)
+        return replace(drawn, acts=True)
 
     def own_function(self, node: ast.Call, function: FunctionType) -> Value:
         """Another function of the author's, compiled for the kinds it is given."""
@@ -489,14 +515,12 @@ class Expressions:
             if not good:
                 self.fail(part, f"a function is given numbers and arrays, not {value.text}")
         called = self.library.compile(function, [value.kind for value in values], self.place(node))
-        texts: list[str] = []
+        given: list[Value] = []
         for value in values:
-            if value.kind == STATE:
-                texts += [f"{value.text}_{name}" for name in self.library.state]
-            else:
-                texts.append(value.text)
-        text = f"{called.name}({', '.join([*texts, *self.library.dialect.extra])})"
-        return Value(text, called.returns)
+            arrays = [Value(f"{value.text}_{name}", STATE) for name in self.library.state]
+            given += arrays if value.kind == STATE else [value]
+        given += [Value(name, INT) for name in self.library.dialect.extra]
+        return replace(self.called(called.name, given, called.returns), acts=True)
 
 
 def literal(node: ast.expr) -> Any:
@@ -524,12 +548,19 @@ def constant(value: Any) -> Value:
     return Value(f"f32({float(value)!r})", FLOAT, float(value))
 
 
+def _takes(word: Any) -> tuple[int, int]:
+    """How many arguments a composed word takes, at least and at most."""
+    count = 2 if word is words.atan2 else 1
+    return count, count
+
+
 def _rounded(value: Any) -> Any:
     return np.float32(value) if isinstance(value, float) else value
 
 
 def _table_kind(name: str, table: Cells) -> Array:
-    return Array({"f": "float32", "b": "bool"}.get(table.dtype.kind, "int64"), table.shape, name)
+    dtype = {"f": "float32", "b": "bool"}.get(table.dtype.kind, "int64")
+    return Array(dtype, table.shape, name, table=True)
 
 
 def local(name: str) -> str:

@@ -14,12 +14,13 @@ import textwrap
 from collections import Counter
 from dataclasses import dataclass, field
 from types import FunctionType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from operant.lang.advice import LanguageError
 from operant.lang.arrays import Cells
+from operant.lang.dialects import Dialect, Signature, tuple_text
 from operant.lang.expressions import Expressions, local
 from operant.lang.kinds import (
     INT,
@@ -34,19 +35,6 @@ from operant.lang.kinds import (
 
 _CASTS = {"float32": "f32({})", "int32": "i32({})", "uint8": "u8({})", "bool": "u8({})"}
 _CASTS["int64"] = "i64({})"
-
-
-class Dialect(Protocol):
-    """How a compiler reaches memory."""
-
-    extra: tuple[str, ...]
-    """Arguments that every function hands on."""
-
-    def element(self, array: Array, pointer: str, flat: str) -> str:
-        """An element, to be read or written."""
-
-    def view(self, array: Array, pointer: str, flat: str) -> str:
-        """What is reached from an element on."""
 
 
 @dataclass(frozen=True)
@@ -181,25 +169,31 @@ class _Body(Expressions):
             self.fail(self.tree, f"{self.function.__name__}() may end without a return")
         if wanted not in (None, NOTHING) and not self.returns:
             self.fail(self.tree, f"{self.function.__name__}() must return {_signature(wanted)}")
-        heading = f"def {name}({', '.join(self.parameters())}):"
-        return "\n".join([heading, *(self.lines or ["    pass"])]) + "\n", returns
+        variables = {local(key): kind for key, kind in (self.variables | self.views).items()}
+        signature = Signature(name, self.parameters(), variables, returns)
+        return self.library.dialect.function(signature, self.lines), returns
 
-    def parameters(self) -> list[str]:
-        """The names of the arguments: a state's arrays one by one."""
-        names: list[str] = []
+    def parameters(self) -> list[tuple[str, Any]]:
+        """The names and kinds of the arguments: a state's arrays one by one."""
+        found: list[tuple[str, Any]] = []
         for argument, kind in self.arguments.items():
             if kind == STATE:
-                names += [f"{argument}_{array}" for array in self.library.state]
+                arrays = self.library.state.items()
+                found += [(f"{argument}_{name}", array) for name, array in arrays]
             elif isinstance(kind, tuple):
-                names += [f"{local(argument)}{k}" for k in range(len(kind))]
+                found += [(f"{local(argument)}{k}", part) for k, part in enumerate(kind)]
             else:
-                names.append("params" if kind == PARAMS else local(argument))
-        return [*names, *self.library.dialect.extra]
+                found.append(("params" if kind == PARAMS else local(argument), kind))
+        return found
 
     # Statements -----------------------------------------------------------------------------
     def emit(self, line: str) -> None:
-        """Add a line."""
-        self.lines.append("    " * self.depth + line)
+        """Add a statement of one line."""
+        self.add(self.library.dialect.simple(line))
+
+    def add(self, *lines: str) -> None:
+        """Add lines as they are."""
+        self.lines += ["    " * self.depth + line for line in lines]
 
     def block(self, statements: list[ast.stmt]) -> bool:
         """Print statements; whether what follows them is never reached."""
@@ -245,6 +239,7 @@ class _Body(Expressions):
         if len(self.lines) == start:
             self.emit("pass")
         self.depth -= 1
+        self.add(*self.library.dialect.closing())
         return ends
 
     def branch(self, node: ast.If) -> bool:
@@ -253,13 +248,13 @@ class _Body(Expressions):
         if test.known:
             return self.block(node.body if test.value else node.orelse)
         before = set(self.assigned)
-        self.emit(f"if {test.text}:")
+        self.add(self.library.dialect.opening("if", test.text))
         ends = self.inner(node.body)
         after = self.assigned
         self.assigned = set(before)
         others_end = False
         if node.orelse:
-            self.emit("else:")
+            self.add(self.library.dialect.opening("else"))
             others_end = self.inner(node.orelse)
         if ends:
             after = self.assigned
@@ -281,6 +276,8 @@ class _Body(Expressions):
             self.fail(node, "loops are written: for i in range(n)")
         assert isinstance(call, ast.Call)
         limits = [self.number(part, INT, "range()") for part in self.counted(call, 1, 3)]
+        if len(limits) == 3 and not (limits[2].known and limits[2].value):
+            self.fail(node, "the step of a range is a constant that is not 0")
         name = node.target.id
         self.declare(node, name, INT)
         once = self.stores[name] == sum(
@@ -294,7 +291,8 @@ class _Body(Expressions):
         if once and len(known) == len(limits) <= 2:
             self.bounds[name] = (0, known[0]) if len(known) == 1 else (known[0], known[1])
         self.assigned = before | {name}
-        self.emit(f"for {local(name)} in range({', '.join(limit.text for limit in limits)}):")
+        texts = [limit.text for limit in limits]
+        self.add(*self.library.dialect.counting(local(name), texts, len(self.lines)))
         self.inner(node.body)
         self.assigned = before
         self.bounds.pop(name, None)
@@ -307,7 +305,7 @@ class _Body(Expressions):
             self.fail(node, "while has no else here")
         before = set(self.assigned)
         test = self.condition(node.test)
-        self.emit(f"while {test.text}:")
+        self.add(self.library.dialect.opening("while", test.text))
         self.inner(node.body)
         self.assigned = before
         endless = test.known and test.value is True
@@ -325,7 +323,10 @@ class _Body(Expressions):
         elif value.kind not in NUMBERS and not isinstance(value.kind, tuple):
             self.fail(node, f"a function returns numbers, not {described(value.kind)}")
         self.returns.append((node, value.kind))
-        self.emit(f"return {value.text}")
+        if value.parts:
+            self.add(self.library.dialect.returned([part.text for part in value.parts]))
+        else:
+            self.emit(f"return {value.text}")
 
     def as_wanted(self, node: ast.Return, value: Value) -> Value:
         """What an environment's own function has to return."""
@@ -340,7 +341,7 @@ class _Body(Expressions):
             self.as_kind(node, part, kind, "what is returned")
             for part, kind in zip(parts, self.wanted, strict=True)
         ]
-        return Value(f"({', '.join(part.text for part in fitted)},)", self.wanted)
+        return Value(tuple_text(fitted), self.wanted, parts=tuple(fitted))
 
     # Assignments ----------------------------------------------------------------------------
     def declare(self, node: ast.AST, name: str, kind: str) -> None:
@@ -377,8 +378,13 @@ class _Body(Expressions):
         kinds = value.kind if isinstance(value.kind, tuple) else ()
         if len(kinds) != len(target.elts):
             self.fail(node, f"{len(target.elts)} names for {described(value.kind)}")
-        names = [f"part{k}_{len(self.lines)}" for k in range(len(kinds))]
-        self.emit(f"{', '.join(names)}{',' if len(names) == 1 else ''} = {value.text}")
+        number = len(self.lines)
+        names = [f"part{k}_{number}" for k in range(len(kinds))]
+        if value.parts:
+            for name, part in zip(names, value.parts, strict=True):
+                self.add(self.library.dialect.named(name, part.text))
+        else:
+            self.add(*self.library.dialect.unpacked(names, value.text, number))
         for name, kind, place in zip(names, kinds, target.elts, strict=True):
             self.emit(self.target(place, Value(name, kind)))
 
@@ -400,7 +406,7 @@ class _Body(Expressions):
                 flat, rest = self.flat_index(target, array.kind)
                 if rest:
                     self.fail(target, f"this is an array of {rest}; write array[:] = value")
-                return self.stored(target, array, flat, value)
+                return self.stored(target, array, flat.text, value)
         self.fail(target, f"{ast.unparse(target)} cannot be written to")
 
     def stored(self, node: ast.AST, array: Value, flat: str, value: Value) -> str:
@@ -417,8 +423,12 @@ class _Body(Expressions):
             self.fail(node, f"{described(array.kind)} cannot be written to")
         line = self.stored(node, array, "cell", value)
         size = int(np.prod(array.kind.shape))
-        self.emit(f"for cell in range({size}):")
-        return f"    {line}"
+        self.add(*self.library.dialect.counting("cell", [str(size)], len(self.lines)))
+        self.depth += 1
+        self.emit(line)
+        self.depth -= 1
+        self.add(*self.library.dialect.closing())
+        return "pass"
 
     def augment(self, node: ast.AugAssign) -> None:
         """``x += 1``, also of an element, whose index is computed once."""

@@ -27,6 +27,8 @@ class Array:
     shape: tuple[int, ...]
     label: str
     strided: bool = False
+    table: bool = False
+    """Of constants."""
 
     @property
     def kind(self) -> str:
@@ -43,6 +45,8 @@ class Value:
     value: Any = NO_VALUE
     parts: tuple[Value, ...] = ()
     """Of a tuple, whose kind is the tuple of its parts' kinds."""
+    acts: bool = False
+    """Whether it draws random numbers or may write to memory: its order among others matters."""
 
     @property
     def known(self) -> bool:

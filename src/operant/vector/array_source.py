@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from operant.envs.array_rules import ArrayRules, arguments
-from operant.lang.kinds import Array
+from operant.lang.dialects import PythonText
 from operant.lang.numba_source import word_source
 from operant.lang.source import composed_words, word_program
 from operant.lang.trace import INT
@@ -50,30 +50,14 @@ def draw_normal(stream):
 '''
 
 
-class Rows:
-    """Memory by address: an array is a pointer to its first element."""
-
-    extra: tuple[str, ...] = ("trouble",)
-
-    def element(self, array: Array, pointer: str, flat: str) -> str:
-        """See `operant.lang.functions.Dialect`."""
-        return f"{pointer}[{flat}]"
-
-    def view(self, array: Array, pointer: str, flat: str) -> str:
-        """See `operant.lang.functions.Dialect`."""
-        if pointer.startswith("TABLE_"):
-            return f"{pointer}[{flat}:]"
-        return f"shifted({pointer}, {flat})"
-
-
 def array_kernels_source(
     rules: ArrayRules, version: str, fingerprint: str
 ) -> tuple[str, list[tuple[str, str, int]]]:
     """The whole module, and the places where indices are looked at; equal rules, equal text."""
-    library, compiled = rules.library(Rows())
+    library, compiled = rules.library(PythonText())
     name = rules.env.__qualname__
     parts = [HEADER.format(name=name, version=version, fingerprint=fingerprint), _WORDS]
-    words = _with_inner(library.words)
+    words = with_inner(library.words)
     parts += [f"\n@njit(**EXACT)\n{word_source(word, '_exact')}" for word in words]
     if {"log", "cos"} <= library.words:
         parts.append(_NORMAL)
@@ -89,7 +73,7 @@ def array_kernels_source(
     return "\n".join(parts), library.places
 
 
-def _with_inner(words: set[str]) -> list[str]:
+def with_inner(words: set[str]) -> list[str]:
     """Composed words and those they call, which come first."""
     ordered: list[str] = []
     for word in sorted(words):
