@@ -733,7 +733,7 @@ def test_many_steps_refuse_what_a_step_refuses() -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_results_written_elsewhere_and_taken_over(mode: str) -> None:
     """Into the same tensors again and again, as an engine does, old reports still in them."""
-    from operant.vector.triton import Results
+    from operant.vector.cuda import Results
 
     env, twin = make(Walk, 70, mode), make(Walk, 70, mode)
     env.reset(seed=1)

@@ -77,9 +77,9 @@ class Arrays:
         super().__init_subclass__(**kwargs)
         fields = dict(cls.fields)
         for name, value in vars(cls).items():
-            if name.startswith("__") or name == "fields":
+            if name.startswith("__"):
                 continue
-            if not isinstance(value, ArrayField) or name.startswith("_"):
+            if not isinstance(value, ArrayField) or name.startswith("_") or name == "fields":
                 raise TypeError(
                     f"{cls.__qualname__}.{name} must be an array such as float32[4], int32[2, 3], "
                     f"uint8[8] or boolean[1], got {value!r}"

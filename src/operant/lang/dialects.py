@@ -82,7 +82,7 @@ class PythonText:
 
     def view(self, array: Array, pointer: str, flat: str) -> str:
         """See `Dialect`."""
-        if pointer.startswith("TABLE_"):
+        if array.table:
             return f"{pointer}[{flat}:]"
         return f"shifted({pointer}, {flat})"
 
@@ -149,7 +149,8 @@ class CText:
     def ordered(self, template: str, values: Sequence[Value]) -> str:
         """See `Dialect`. C++ computes operands and arguments in any order."""
         texts = [value.text for value in values]
-        if len(values) < 2 or not any(value.acts for value in values):
+        alive = [v for v in values if v.acts or (isinstance(v.kind, str) and v.kind in _NUMBERS and not v.known)]
+        if len(alive) < 2 or not any(value.acts for value in values):
             return template.format(*texts)
         steps = " ".join(f"auto v{k} = {text};" for k, text in enumerate(texts))
         result = template.format(*[f"v{k}" for k in range(len(texts))])

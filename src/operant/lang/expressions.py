@@ -119,6 +119,12 @@ class Expressions:
         wanted = described(kind)
         self.fail(node, f"{what} must be {wanted}, got {described(value.kind)}; {advice[kind]}")
 
+    def constant(self, node: ast.AST, value: Any) -> Value:
+        """A number that is known; ints have 64 bits."""
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            self.fail(node, f"{value} does not fit into 64 bits")
+        return constant(value)
+
     def condition(self, node: ast.expr) -> Value:
         """An expression that must be a truth value."""
         return self.number(node, BOOL, "a condition")
@@ -141,7 +147,7 @@ class Expressions:
         """The text and kind of an expression."""
         folded = literal(node)
         if folded is not None:
-            return constant(folded)
+            return self.constant(node, folded)
         match node:
             case ast.Constant(value=str() as text):
                 return Value(repr(text), TEXT, text)
@@ -163,7 +169,7 @@ class Expressions:
                 return self.choice(node)
             case ast.Call():
                 return self.call(node)
-            case ast.Tuple(elts=elements):
+            case ast.Tuple(elts=elements) if elements:
                 parts = tuple(self.number(element) for element in elements)
                 kinds = tuple(part.kind for part in parts)
                 return Value("", kinds, parts=parts)
@@ -199,7 +205,7 @@ class Expressions:
     def outside(self, node: ast.expr, name: str, value: Any) -> Value:
         """A constant, table, function or module."""
         if isinstance(value, bool | int | float | np.bool_):
-            return constant(value)
+            return self.constant(node, value)
         if isinstance(value, str):
             return Value(repr(value), TEXT, value)
         if isinstance(value, Cells):
@@ -254,11 +260,15 @@ class Expressions:
             view = Array(array.dtype, rest, label, array.strided, array.table)
             text = self.library.dialect.view(array, pointer, flat.text)
             return Value(text, view, acts=flat.acts)
-        text = self.library.dialect.element(array, pointer, flat.text)
-        if array.kind == BOOL:
+        return self.element(base, flat)
+
+    def element(self, array: Value, flat: Value) -> Value:
+        """An element, read."""
+        kind: Array = array.kind
+        text = self.library.dialect.element(kind, array.text, flat.text)
+        if kind.kind == BOOL:
             return Value(f"({text} != 0)", BOOL, acts=flat.acts)
-        text = f"i64({text})" if array.kind == INT else text
-        return Value(text, array.kind, acts=flat.acts)
+        return Value(f"i64({text})" if kind.kind == INT else text, kind.kind, acts=flat.acts)
 
     def flat_index(self, node: ast.Subscript, array: Array) -> tuple[Value, tuple[int, ...]]:
         """Where the element or part begins, and the shape of a part."""
@@ -303,8 +313,8 @@ class Expressions:
         sign, python = _OPERATORS[type(operation)]
         kinds = {a.kind, b.kind}
         if kinds == {BOOL} and isinstance(operation, ast.BitAnd | ast.BitOr | ast.BitXor):
-            text = {"&": "and", "|": "or", "^": "!="}[sign]
-            return self.combined(f"({{0}} {text} {{1}})", [a, b], BOOL)
+            # Not `and`: both are computed.
+            return self.combined(f"(({{0}} {sign} {{1}}) != 0)", [a, b], BOOL)
         if BOOL in kinds:
             self.fail(node, f"{sign} of a truth value; write to_int(x) or to_float(x)")
         if FLOAT in kinds and isinstance(operation, _WHOLE):
@@ -312,11 +322,12 @@ class Expressions:
         if kinds == {INT} and isinstance(operation, ast.Div):
             self.fail(node, "int / int: write to_float(a) / b, or a // b for a whole number")
         if kinds == {INT}:
+            if b.known and b.value == 0 and sign in ("//", "%"):
+                self.fail(node, f"{sign} by zero")
+            if b.known and not 0 <= b.value < 64 and sign in ("<<", ">>"):
+                self.fail(node, f"{sign} is by 0 to 63 bits, got {b.value}")
             if a.known and b.known:
-                try:
-                    return constant(python(a.value, b.value))
-                except (ZeroDivisionError, ValueError, OverflowError) as error:
-                    self.fail(node, str(error))
+                return self.constant(node, python(a.value, b.value))
             if sign in ("//", "%"):
                 whole = self.library.dialect.whole(sign, "{0}", "{1}")
                 return self.combined(whole, [a, b], INT)
@@ -340,7 +351,8 @@ class Expressions:
             self.fail(node, "~ is for ints")
         sign = {ast.USub: "-", ast.UAdd: "+", ast.Invert: "~"}[type(node.op)]
         if value.known and value.kind == INT:
-            return constant(-value.value if sign == "-" else value.value)
+            results = {"-": -value.value, "+": value.value, "~": ~value.value}
+            return self.constant(node, results[sign])
         return self.combined(f"({sign}{{0}})", [value], value.kind)
 
     def boolean(self, node: ast.BoolOp) -> Value:
@@ -362,6 +374,8 @@ class Expressions:
                 self.fail(node, f"compiled functions have no {type(operation).__name__}")
             sign, python = _COMPARISONS[type(operation)]
             a, b = values[k], values[k + 1]
+            if TEXT in (a.kind, b.kind) and not (a.kind == b.kind and sign in ("==", "!=")):
+                self.fail(node, "text is compared with text, by == and !=")
             if a.known and b.known and OUTSIDE not in (a.kind, b.kind):
                 results.append(bool(python(_rounded(a.value), _rounded(b.value))))
                 texts.append(str(results[-1]))
@@ -434,6 +448,8 @@ class Expressions:
             return value if value.kind == BOOL else self.combined("({0} != 0)", [value], BOOL)
         if called in (words.abs, builtins.abs):
             value = self.number(self.counted(node, 1, 1)[0])
+            if value.kind == BOOL:
+                self.fail(node, "abs() of a truth value")
             return self.called("fabs" if value.kind == FLOAT else "abs", [value], value.kind)
         if called is words.logical_not:
             value = self.condition(self.counted(node, 1, 1)[0])

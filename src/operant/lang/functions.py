@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import textwrap
 from collections import Counter
 from dataclasses import dataclass, field
 from types import FunctionType
@@ -82,7 +81,7 @@ class Library:
         self._known[key] = None
         self._names[function.__name__] += 1
         count = self._names[function.__name__]
-        name = f"rule_{function.__name__}" + (f"_{count}" if count > 1 else "")
+        name = f"rule_{function.__name__}" + (f"__{count}" if count > 1 else "")
         body = _Body(self, function, kinds, place)
         text, kind = body.printed(name, returns)
         self.texts.append(text)
@@ -92,7 +91,8 @@ class Library:
     def table(self, name: str, values: Cells) -> str:
         """The name of a table of constants in the printed module."""
         for known, array in self.tables.items():
-            if array.dtype == values.dtype and np.array_equal(array, values):
+            same = (array.dtype, array.shape) == (values.dtype, values.shape)
+            if same and array.tobytes() == values.tobytes():  # 0.0 and -0.0 are two tables
                 return known
         new = f"TABLE_{name.upper()}_{len(self.tables)}"
         self.tables[new] = np.asarray(values)
@@ -107,7 +107,9 @@ class Library:
 
 
 def _hashable(kind: Any) -> Any:
-    return (kind.dtype, kind.shape, kind.strided) if isinstance(kind, Array) else kind
+    if not isinstance(kind, Array):
+        return kind
+    return (kind.dtype, kind.shape, kind.strided, kind.table)
 
 
 def _parsed(function: FunctionType) -> tuple[ast.FunctionDef, int]:
@@ -118,11 +120,21 @@ def _parsed(function: FunctionType) -> tuple[ast.FunctionDef, int]:
         raise LanguageError(
             f"the source of {function.__qualname__}() cannot be read; write it in a file"
         ) from None
-    tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
+    place = f"{function.__code__.co_filename}:{first}"
+    text, first = "".join(lines), max(first, 1)
+    if text[0].isspace():  # not dedented: a comment may stand further left
+        text, first = f"if True:\n{text}", first - 1
+    try:
+        tree: Any = ast.parse(text).body[0]
+    except SyntaxError:  # a lambda in the middle of something
+        tree = None
+    tree = tree.body[0] if isinstance(tree, ast.If) else tree
     if not isinstance(tree, ast.FunctionDef):
-        place = f"{function.__code__.co_filename}:{first}"
         raise LanguageError(f"{place}: write {function.__qualname__} with def")
-    return tree, max(first, 1)
+    decorators = [ast.unparse(node) for node in tree.decorator_list]
+    if set(decorators) - {"staticmethod"}:
+        raise LanguageError(f"{place}: @{decorators[0]} is not compiled; write a plain function")
+    return tree, first
 
 
 class _Body(Expressions):
@@ -151,6 +163,7 @@ class _Body(Expressions):
             for node in ast.walk(tree)
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         )
+        self.temporaries = 0
         for argument in names:
             if self.stores[argument]:
                 self.fail(tree, f"the argument {argument} is given another value; use a new name")
@@ -275,17 +288,14 @@ class _Body(Expressions):
         if not is_range or not isinstance(node.target, ast.Name) or node.orelse:
             self.fail(node, "loops are written: for i in range(n)")
         assert isinstance(call, ast.Call)
+        if self.visit(call.func).value is not range:
+            self.fail(node, "range is something else here")
         limits = [self.number(part, INT, "range()") for part in self.counted(call, 1, 3)]
         if len(limits) == 3 and not (limits[2].known and limits[2].value):
             self.fail(node, "the step of a range is a constant that is not 0")
         name = node.target.id
         self.declare(node, name, INT)
-        once = self.stores[name] == sum(
-            isinstance(part, ast.For)
-            and isinstance(part.target, ast.Name)
-            and part.target.id == name
-            for part in ast.walk(self.tree)
-        )
+        once = self.stores[name] == _loops(self.tree, name) and _loops(node, name) == 1
         known = [limit.value for limit in limits if limit.known]
         before, bounds = set(self.assigned), self.bounds.pop(name, None)
         if once and len(known) == len(limits) <= 2:
@@ -411,17 +421,19 @@ class _Body(Expressions):
 
     def stored(self, node: ast.AST, array: Value, flat: str, value: Value) -> str:
         """Write an element."""
-        if array.text.startswith("TABLE_"):
+        if array.kind.table:
             self.fail(node, f"{array.kind.label} is a constant")
         value = self.as_kind(node, value, array.kind.kind, f"an element of {array.kind.label}")
         place = self.library.dialect.element(array.kind, array.text, flat)
         return f"{place} = {_CASTS[array.kind.dtype].format(value.text)}"
 
     def fill(self, node: ast.AST, array: Value, value: Value) -> str:
-        """``array[:] = value``."""
+        """``array[:] = value``; both are computed once."""
         if not isinstance(array.kind, Array):
             self.fail(node, f"{described(array.kind)} cannot be written to")
-        line = self.stored(node, array, "cell", value)
+        if not value.known:
+            value = self.kept(value)
+        line = self.stored(node, self.kept(array), "cell", value)
         size = int(np.prod(array.kind.shape))
         self.add(*self.library.dialect.counting("cell", [str(size)], len(self.lines)))
         self.depth += 1
@@ -430,21 +442,53 @@ class _Body(Expressions):
         self.add(*self.library.dialect.closing())
         return "pass"
 
+    def kept(self, value: Value) -> Value:
+        """What is computed now, under a name: it is used more than once."""
+        if value.text.isidentifier() or value.text.isdecimal():
+            return value
+        self.temporaries += 1
+        name = f"kept{self.temporaries}"
+        self.add(self.library.dialect.named(name, value.text))
+        return Value(name, value.kind)
+
     def augment(self, node: ast.AugAssign) -> None:
-        """``x += 1``, also of an element, whose index is computed once."""
+        """``x += 1``, also of an element."""
         target = node.target
         if isinstance(target, ast.Subscript):
-            if any(isinstance(part, ast.Call) for part in ast.walk(target.slice)):
-                self.fail(node, "a call in the index; give its result a name first")
-            old = self.subscript(target)
-        elif isinstance(target, ast.Name):
-            old = self.name(target, target.id)
-        else:
+            self.augment_element(node, target)
+            return
+        if not isinstance(target, ast.Name):
             self.fail(node, f"{ast.unparse(target)} cannot be written to")
+        old = self.name(target, target.id)
         if old.kind not in NUMBERS:
             self.fail(node, f"{described(old.kind)} has no {ast.unparse(node)}")
         value = self.arithmetic(node, old, node.op, self.number(node.value))
         self.emit(self.target(target, value))
+
+    def augment_element(self, node: ast.AugAssign, target: ast.Subscript) -> None:
+        """``array[i] += value``: the index is computed once, and before the value, which may call
+        what changes it."""
+        if any(isinstance(part, ast.Call) for part in ast.walk(target)):
+            self.fail(node, "a call in the index; give its result a name first")
+        array = self.visit(target.value)
+        if not isinstance(array.kind, Array):
+            self.fail(node, f"{ast.unparse(target.value)} cannot be written to")
+        flat, rest = self.flat_index(target, array.kind)
+        if rest:
+            self.fail(node, f"an array of {rest} has no {ast.unparse(node)}")
+        array, flat = self.kept(array), self.kept(flat)
+        value = self.arithmetic(node, self.element(array, flat), node.op, self.number(node.value))
+        self.emit(self.stored(target, array, flat.text, value))
+
+
+def _loops(tree: ast.AST, name: str) -> int:
+    """How many loops in `tree` give `name` its values."""
+    return sum(
+        isinstance(part, ast.For)
+        and isinstance(part.target, ast.Name)
+        and part.target.id == name
+        for part in ast.walk(tree)
+    )
 
 
 def _signature(kinds: Any) -> str:

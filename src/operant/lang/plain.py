@@ -8,7 +8,7 @@ single numbers in float32. NumPy then rounds after every operation, as compiled 
 from __future__ import annotations
 
 import builtins
-from types import CellType, CodeType, FunctionType
+from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,14 @@ def maximum(*values: Any) -> Any:
     return most
 
 
+def to_int(x: Any) -> int:
+    """A float rounded towards zero, or a truth value, as an int of 64 bits."""
+    value = int(x)
+    if not -(2**63) <= value < 2**63:
+        raise OverflowError(f"{x} does not fit into 64 bits")
+    return value
+
+
 def where(condition: Any, a: Any, b: Any) -> Any:
     """`a` if `condition` holds, else `b`."""
     a, b = _same_kind(a, b)
@@ -83,7 +91,8 @@ def _instruction(name: str) -> Any:
 WORDS: dict[Any, Any] = {
     words.to_float: to_float,
     builtins.float: to_float,
-    words.to_int: int,
+    words.to_int: to_int,
+    builtins.int: to_int,
     words.minimum: minimum,
     builtins.min: minimum,
     words.maximum: maximum,
@@ -95,6 +104,16 @@ WORDS: dict[Any, Any] = {
     **{getattr(words, name): _instruction(name) for name in ("floor", "ceil", "sqrt")},
 }
 """What stands for a word or a built-in function."""
+
+
+class _Outside:
+    """A module or class whose functions and constants are looked at one by one."""
+
+    def __init__(self, functions: PlainFunctions, thing: Any) -> None:
+        self._functions, self._thing = functions, thing
+
+    def __getattr__(self, name: str) -> Any:
+        return self._functions.known(getattr(self._thing, name))
 
 
 class PlainFunctions:
@@ -115,28 +134,42 @@ class PlainFunctions:
         )
         self._bound[function] = bound
         for name in code.co_names:
-            value = outer_value(function, name)
+            try:
+                value = outer_value(function, name)
+            except TypeError:  # no variable but an attribute, which is called like a list of words
+                continue
             if value is not MISSING:
-                namespace[name] = self._value(value)
+                namespace[name] = self.known(value)
         for name, cell in zip(code.co_freevars, cells, strict=True):
             value = outer_value(function, name)
             if value is not MISSING:
-                cell.cell_contents = self._value(value)
+                cell.cell_contents = self.known(value)
         return bound
 
-    def _value(self, value: Any) -> Any:
+    def known(self, value: Any) -> Any:
+        """What stands for something outside the functions."""
         if isinstance(value, float):
-            return np.float32(value)
+            return _float32(value)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return int(value)  # an IntEnum's times a float32 is a float64
         try:
             if value in WORDS:
                 return WORDS[value]
         except TypeError:  # cannot be looked up: a table
             return value
-        return self.bind(value) if isinstance(value, FunctionType) else value
+        if isinstance(value, FunctionType):
+            return self.bind(value)
+        own = isinstance(value, type) and value.__module__ != "builtins"
+        return _Outside(self, value) if own or isinstance(value, ModuleType) else value
 
 
 def _with_float32(code: CodeType) -> CodeType:
-    constants = tuple(
-        np.float32(value) if isinstance(value, float) else value for value in code.co_consts
-    )
-    return code.replace(co_consts=constants)
+    return code.replace(co_consts=_float32(code.co_consts))
+
+
+def _float32(value: Any) -> Any:
+    """A float rounded, also within a tuple: Python makes one constant of ``0.1, 0.2``."""
+    if isinstance(value, tuple):
+        return tuple(map(_float32, value))
+    with np.errstate(over="ignore"):
+        return np.float32(value) if isinstance(value, float) else value

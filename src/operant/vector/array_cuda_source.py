@@ -103,7 +103,9 @@ DEVICE long long draw_integers(unsigned *stream, long long low, long long high) 
     long long count = high - low;
     return low + least((long long)(draw(stream) * (float)count), count - 1);
 }}
-DEVICE bool draw_chance(unsigned *stream, float probability) {{ return draw(stream) < probability; }}
+DEVICE bool draw_chance(unsigned *stream, float probability) {{
+    return draw(stream) < probability;
+}}
 """
 _NORMAL = """
 DEVICE float draw_normal(unsigned *stream) {

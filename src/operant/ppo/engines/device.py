@@ -30,7 +30,7 @@ from operant.ppo.kernels.triton.noise import fill_uniforms_triton
 from operant.ppo.kernels.triton.order import fill_orders
 from operant.ppo.loss import Loss, normalized, ppo_loss
 from operant.vector.cards import check_memory
-from operant.vector.triton import CudaVecEnv, Results
+from operant.vector.cuda import CudaVecEnv, Results
 
 RECENT = 100
 """Episodes whose returns and lengths come with the figures."""

@@ -43,6 +43,7 @@ from operant.ppo.kernels.triton.update_hopper import (
     train_tiles_hopper,
 )
 from operant.ppo.kernels.triton.weights import pack_weights
+from operant.vector.triton import TritonVecEnv
 
 PROGRAMS = 2
 """Programs of an update for each of the card's processors and networks."""
@@ -230,6 +231,7 @@ class FusedKernels(DeviceEngine):
     @torch.no_grad()
     def _collect(self) -> None:
         b, env, arrays, seed = self.buffer, self.env, self._arrays, self.job.config.run.seed
+        assert isinstance(env, TritonVecEnv)
         constants = self._constants()
         self._read_weights()
         options = rollout_options(env.num_envs)

@@ -1,0 +1,145 @@
+"""C++ kernels compiled while the program runs, by NVRTC: the compiler that comes with PyTorch.
+
+What was compiled is kept in ``$OPERANT_HOME/kernels``, by a hash of the text, the options and the
+compiler's version.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import tempfile
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from operant import paths
+
+_OPTIONS = ("--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false", "--std=c++17")
+"""Round as NumPy does."""
+
+
+class Kernels:
+    """The compiled kernels of one source, on one card.
+
+    Raises:
+        RuntimeError: the compiler or the driver refused, with their words.
+    """
+
+    def __init__(self, source: str, names: Sequence[str], device: torch.device) -> None:
+        major, minor = torch.cuda.get_device_capability(device)
+        binary = _compiled(source, f"sm_{major}{minor}")
+        self._driver = _driver()
+        torch.zeros(1, device=device)  # the card's context, which the driver needs
+        with torch.cuda.device(device):
+            module = ctypes.c_void_p()
+            self._check(self._driver.cuModuleLoadData(ctypes.byref(module), binary))
+            self._functions = {name: self._function(module, name) for name in names}
+
+    def _function(self, module: ctypes.c_void_p, name: str) -> ctypes.c_void_p:
+        function = ctypes.c_void_p()
+        found = self._driver.cuModuleGetFunction(ctypes.byref(function), module, name.encode())
+        self._check(found)
+        return function
+
+    def launch(self, name: str, blocks: int, threads: int, argument: np.ndarray) -> None:
+        """Run a kernel on PyTorch's current stream; `argument` is passed by value, as it is."""
+        given = (ctypes.c_void_p * 1)(argument.ctypes.data)
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        grid = (blocks, 1, 1, threads, 1, 1)
+        function = self._functions[name]
+        self._check(self._driver.cuLaunchKernel(function, *grid, 0, stream, given, None))
+
+    def _check(self, result: int) -> None:
+        if result:
+            words = ctypes.c_char_p()
+            self._driver.cuGetErrorString(result, ctypes.byref(words))
+            raise RuntimeError(f"CUDA: {(words.value or b'error').decode()} ({result})")
+
+
+@lru_cache(maxsize=1)
+def _driver() -> Any:
+    return ctypes.CDLL("libcuda.so.1")
+
+
+@lru_cache(maxsize=1)
+def _compiler() -> Any:
+    """NVRTC: as PyTorch has loaded it, or from its packages or the system."""
+    major = (torch.version.cuda or "").partition(".")[0]
+    name = f"libnvrtc.so.{major}"
+    packages = Path(torch.__file__).parent.parent / "nvidia"
+    places = [name, *map(str, packages.glob(f"*/lib/{name}")), "libnvrtc.so"]
+    for place in places:
+        try:
+            return ctypes.CDLL(place)
+        except OSError:
+            continue
+    raise RuntimeError(f"{name}, the compiler that comes with PyTorch for CUDA, was not found")
+
+
+def _compiled(source: str, architecture: str) -> bytes:
+    """The machine code of `source`, from disk or from the compiler."""
+    compiler = _compiler()
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    compiler.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+    options = (f"--gpu-architecture={architecture}", *_OPTIONS)
+    key = "\n".join([f"{major.value}.{minor.value}", *options, source])
+    path = paths.home() / "kernels" / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.cubin"
+    try:
+        return path.read_bytes()
+    except OSError:
+        pass
+    binary = compile_source(compiler, source, options)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
+            file.write(binary)
+        os.replace(file.name, path)
+    except OSError:  # a home that cannot be written to: compile again next time
+        pass
+    return binary
+
+
+def compile_source(compiler: Any, source: str, options: Sequence[str]) -> bytes:
+    """Machine code from NVRTC.
+
+    Raises:
+        RuntimeError: the source was refused; with the compiler's own words.
+    """
+    program = ctypes.c_void_p()
+    _require(
+        compiler,
+        compiler.nvrtcCreateProgram(
+            ctypes.byref(program), source.encode(), b"operant.cu", 0, None, None
+        ),
+    )
+    given = (ctypes.c_char_p * len(options))(*[option.encode() for option in options])
+    failed = compiler.nvrtcCompileProgram(program, len(options), given)
+    if failed:
+        raise RuntimeError(_log(compiler, program))
+    size = ctypes.c_size_t()
+    _require(compiler, compiler.nvrtcGetCUBINSize(program, ctypes.byref(size)))
+    binary = ctypes.create_string_buffer(size.value)
+    _require(compiler, compiler.nvrtcGetCUBIN(program, binary))
+    compiler.nvrtcDestroyProgram(ctypes.byref(program))
+    return binary.raw
+
+
+def _log(compiler: Any, program: ctypes.c_void_p) -> str:
+    size = ctypes.c_size_t()
+    compiler.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+    words = ctypes.create_string_buffer(size.value)
+    compiler.nvrtcGetProgramLog(program, words)
+    return words.value.decode(errors="replace")
+
+
+def _require(compiler: Any, result: int) -> None:
+    if result:
+        compiler.nvrtcGetErrorString.restype = ctypes.c_char_p
+        words = compiler.nvrtcGetErrorString(result) or b"error"
+        raise RuntimeError(f"NVRTC: {words.decode()}")
