@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+import numpy as np
+
+from operant.utils.windows import Window, WindowMetrics
 
 if TYPE_CHECKING:
     from operant.buffers.rollout import RolloutBuffer
@@ -23,3 +28,33 @@ class Callback:
     def on_update(self, ppo: PPO, metrics: dict[str, float]) -> None:
         """An iteration is complete; `metrics` has a figure for each name in `METRICS`. Whatever is
         added to it reaches the callbacks after this one."""
+
+
+class WindowCallback(Callback):
+    """Calls `on_window` with the figures of every `size` steps; see `operant.utils.windows`.
+
+    Rewards are the environment's own, or what an earlier callback made of them.
+    """
+
+    def __init__(self, size: int, on_window: Callable[[Window], object]) -> None:
+        self.windows = WindowMetrics(size)
+        self._on_window = on_window
+
+    def on_rollout(self, ppo: PPO, buffer: RolloutBuffer) -> None:
+        """Note the steps; their episodes come next."""
+        parts = (buffer.reward, buffer.terminated, buffer.truncated)
+        self._steps = tuple(part.cpu().numpy() for part in parts)
+        self._returns = np.zeros(self._steps[0].shape, np.float32)
+        self._lengths = np.zeros(self._steps[0].shape, np.int32)
+
+    def on_episodes(self, ppo: PPO, episodes: Episodes) -> None:
+        """Note returns and lengths where they belong."""
+        self._returns[episodes.step, episodes.env_index] = episodes.returns
+        self._lengths[episodes.step, episodes.env_index] = episodes.lengths
+
+    def on_update(self, ppo: PPO, metrics: dict[str, float]) -> None:
+        """Hand out the windows that ended."""
+        info = {"episode": {"r": self._returns, "l": self._lengths}}
+        reward, terminated, truncated = self._steps
+        for window in self.windows.update(reward, terminated, truncated, info):
+            self._on_window(window)
