@@ -40,6 +40,25 @@ def test_the_example_runs_and_registers(backend: str) -> None:
     assert landed >= 200  # slower near the ground: a soft landing
 
 
+SNAKE = (ROOT / "examples" / "snake.py").read_text()
+
+
+def test_the_grid_game_is_sixty_lines_and_shown_as_it_is() -> None:
+    assert len(SNAKE.splitlines()) <= 60
+    assert SNAKE in (ROOT / "docs" / "arrays.md").read_text()
+
+
+def test_the_page_on_arrays_runs(monkeypatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    page = (ROOT / "docs" / "arrays.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.S)
+    namespace: dict[str, object] = {"operant": operant}
+    for block in blocks:
+        if block != SNAKE:
+            exec(block, namespace)
+    assert namespace["windows"].steps == 100 * 1024
+
+
 def test_links_in_the_documentation_exist() -> None:
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
     for page in pages:

@@ -8,6 +8,7 @@ from typing import Any
 from operant import __version__
 from operant.envs.array_rules import ArrayRules
 from operant.envs.env import Env
+from operant.envs.native_rules import NativeRules
 from operant.envs.registry import get_env
 from operant.envs.rules import Rules, TracedRules, traced
 from operant.vector.base import BaseVecEnv
@@ -22,6 +23,7 @@ class Inspection:
     @property
     def numba(self) -> str:
         """The kernels of the ``cpu`` backend, for Numba."""
+        _check_generated(self.rules)
         if isinstance(self.rules, ArrayRules):
             from operant.vector.array_source import array_kernels_source
 
@@ -32,11 +34,33 @@ class Inspection:
         return kernels_source(self.rules, __version__, "shown")
 
     @property
+    def cuda(self) -> str:
+        """The kernels of the ``cuda`` backend for a state of arrays, in C++.
+
+        Raises:
+            ValueError: the state is a tuple of numbers, for which there is `triton`.
+        """
+        from operant.vector.array_cuda_source import array_cuda_source
+
+        if not isinstance(self.rules, ArrayRules):
+            name = self.rules.env.__qualname__
+            raise ValueError(f"the state of {name} is a tuple of numbers; see .triton")
+        return array_cuda_source(self.rules, __version__)[0]
+
+    @property
     def triton(self) -> str:
         """The kernels of the ``cuda`` backend, for Triton."""
         from operant.vector.triton_source import kernels_source
 
+        _check_generated(self.rules)
         return kernels_source(traced(self.rules), __version__)
+
+
+def _check_generated(rules: Rules) -> None:
+    if isinstance(rules, NativeRules):
+        raise ValueError(
+            f"{rules.env.__qualname__} is a compiled library; no source is generated for it"
+        )
 
 
 def inspect(env: str | type[Env] | BaseVecEnv, **params: Any) -> Inspection:

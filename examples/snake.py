@@ -1,0 +1,60 @@
+from gymnasium.spaces import Box, Discrete
+
+import operant
+from operant.lang import Arrays, int32, to_float, to_int
+
+SIZE = 8
+CELLS = SIZE * SIZE
+MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # up, right, down, left
+
+
+def drop_food(state, random):
+    """Put food on a free cell: the one with so many free cells before it."""
+    before = random.integers(CELLS - state.length[0])
+    for cell in range(CELLS):
+        if state.body[cell] == 0:
+            if before == 0:
+                state.food[0] = cell
+            before -= 1
+
+
+class Snake(operant.Env):
+    class State(Arrays):
+        body = int32[CELLS]  # for how many more steps the snake covers the cell
+        head = int32[2]
+        food = int32[1]
+        length = int32[1]
+
+    observation_space = Box(-1.0, 1.0, (CELLS + 2,))
+    action_space = Discrete(4)
+    max_episode_steps = 500
+
+    def reset(state, random):
+        state.head[0], state.head[1] = random.integers(SIZE), random.integers(SIZE)
+        state.length[0] = 1
+        state.body[state.head[0] * SIZE + state.head[1]] = 1
+        drop_food(state, random)
+
+    def step(state, action, random):
+        y, x = state.head[0] + MOVES[action, 0], state.head[1] + MOVES[action, 1]
+        if not (0 <= y < SIZE and 0 <= x < SIZE):
+            return -1.0, True
+        cell = y * SIZE + x
+        ate = cell == state.food[0]
+        for k in range(CELLS):
+            if state.body[k] > 0 and not ate:
+                state.body[k] -= 1
+        if state.body[cell] > 0 or state.length[0] == CELLS - 1:
+            return -1.0, True
+        state.length[0] += to_int(ate)
+        state.head[0], state.head[1] = y, x
+        state.body[cell] = state.length[0]
+        if ate:
+            drop_food(state, random)
+        return to_float(ate), False
+
+    def observe(state, obs):
+        for k in range(CELLS):
+            obs[k] = -to_float(state.body[k]) / CELLS
+        obs[state.food[0]] = 1.0
+        obs[CELLS], obs[CELLS + 1] = to_float(state.head[0]) / SIZE, to_float(state.head[1]) / SIZE
