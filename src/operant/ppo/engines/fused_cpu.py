@@ -224,6 +224,7 @@ class FusedEngine(BaseEngine):
         buffer.start(compiled.arrays["obs"][: buffer.num_envs])
         self._run("collect", self._env_tile)
         compiled.state_changed()
+        compiled.check()
         self._keep_finals()
         self._check_numbers()
         if job.config.run.nan_guard and self._is_bad():
