@@ -21,8 +21,9 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 from PIL import Image
 
-from operant import plot
-from operant.plot import Curve, draw_runs, plot_runs, short_number
+from operant import chart, plot
+from operant.chart import short_number
+from operant.plot import Curve, draw_runs, plot_runs
 
 
 def curve(label: str = "run", count: int = 200, **changes: Any) -> Curve:
@@ -137,7 +138,7 @@ def test_labels_of_equal_curves_keep_their_order() -> None:
 
 def test_apart_moves_as_little_as_it_must() -> None:
     def apart(*targets: float) -> list[float]:
-        return plot._apart(np.array(targets), 10.0, 0.0, 100.0).round(6).tolist()
+        return chart.apart(np.array(targets), 10.0, 0.0, 100.0).round(6).tolist()
 
     assert apart(20, 50, 80) == [20, 50, 80]
     assert apart(50, 50) == [55, 45]
@@ -394,7 +395,7 @@ def test_matplotlib_has_nothing_to_say(
     font_manager = logging.getLogger("matplotlib.font_manager")
     logger = logging.getLogger("matplotlib")
     monkeypatch.setattr(logger, "level", logging.INFO)
-    with plot._quiet():
+    with chart.quiet():
         font_manager.warning("building the font cache")
     assert not caplog.records
     assert logger.level == logging.INFO

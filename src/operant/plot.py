@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-import io
-import logging
-import os
-import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from operant.chart import (
+    DPI,
+    GRAY,
+    GRID,
+    INK,
+    Floats,
+    apart,
+    check_suffix,
+    line_style,
+    new_figure,
+    quiet,
+    save_figure,
+    short_number,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.text import Annotation
 
-Floats = NDArray[np.float64]
-
-# Okabe and Ito's colours, which the colour-blind tell apart, without the yellow: too light a line.
-_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#2C3648")
-_DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
-_INK, _GRAY, _GRID = "#2C3648", "#66718A", "#E8ECF2"
-
 _POINTS = 72  # To the inch.
-_DPI = 150
 _WIDTH, _HEIGHT = 8.4, 4.8  # Inches.
 _EDGE, _LEFT, _BOTTOM, _TOP = 0.15, 0.6, 0.62, 0.46  # Inches around; left: at least.
 _TITLE = 0.34  # More above, for a title.
@@ -62,26 +63,8 @@ def plot_runs(curves: Sequence[Curve], path: Path, *, title: str = "") -> None:
         ValueError: another suffix, no curves, a curve without a single return or with arrays of
             unequal lengths, a place that cannot be written, or no matplotlib.
     """
-    path = Path(path)
-    kind = path.suffix.lower()
-    if kind not in (".png", ".svg", ".pdf"):
-        raise ValueError(f"a chart's name must end in .png, .svg or .pdf, got {path.name!r}")
-    figure = draw_runs(curves, title=title)
-    image = io.BytesIO()
-    with _quiet():
-        figure.savefig(image, format=kind[1:], dpi=figure.dpi)
-    part = path.with_name(f".{path.name[:99]}.{os.getpid()}.part")  # A name may have 255 bytes.
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(image.getvalue())
-        part.replace(path)
-    except OSError as error:
-        raise ValueError(
-            f"cannot write {path}: {error.strerror}; give a file name in a writable folder"
-        ) from error
-    finally:
-        if part.is_file():
-            part.unlink()
+    check_suffix(path)
+    save_figure(draw_runs(curves, title=title), path)
 
 
 def draw_runs(curves: Sequence[Curve], *, title: str = "") -> Figure:
@@ -89,44 +72,24 @@ def draw_runs(curves: Sequence[Curve], *, title: str = "") -> Figure:
     if not curves:
         raise ValueError("there are no runs to plot")
     runs = [_finite(curve) for curve in curves]
-    with _quiet():
-        try:
-            from matplotlib.backends.backend_agg import FigureCanvasAgg
-            from matplotlib.figure import Figure
-        except ImportError as error:
-            raise ValueError("plotting needs matplotlib: pip install matplotlib") from error
+    with quiet():
         above = _TOP + (_TITLE if title else 0.0)
         height = max(_HEIGHT, above + _BOTTOM + _ENTRY * len(runs))
-        figure = Figure(figsize=(_WIDTH, height), dpi=_DPI, facecolor="white")
-        FigureCanvasAgg(figure)
+        figure = new_figure(_WIDTH, height)
         labels = [_Label(figure, *pair) for pair in zip(_names(curves), runs, strict=True)]
         axes = figure.add_axes((0.0, _BOTTOM / height, 1.0, 1 - (above + _BOTTOM) / height))
         _dress(axes)
         _set_limits(axes, runs)
-        ticks = max(text.get_window_extent().width for text in axes.get_yticklabels()) / _DPI
+        ticks = max(text.get_window_extent().width for text in axes.get_yticklabels()) / DPI
         left = max(_LEFT, _EDGE + ticks + _TICK_PAD / _POINTS)
         right = _LEADER + _SAMPLE + _SPACE + max(label.width for label in labels) + _EDGE
         box = axes.get_position()
         axes.set_position((left / _WIDTH, box.y0, 1 - (left + right) / _WIDTH, box.height))
         _draw_captions(figure, title)
-        lines = [_draw_curve(axes, run, _style(index)) for index, run in enumerate(runs)]
+        lines = [_draw_curve(axes, run, line_style(index)) for index, run in enumerate(runs)]
         _place_labels(figure, axes, labels, lines)
         _draw_thresholds(axes, runs, lines)
     return figure
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """No word on the font cache that the first import builds, nor on characters without a glyph."""
-    logger = logging.getLogger("matplotlib")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
-            yield
-    finally:
-        logger.setLevel(level)
 
 
 # --- What to draw ------------------------------------------------------------------------------
@@ -181,21 +144,6 @@ def _names(curves: Sequence[Curve]) -> list[str]:
     return names
 
 
-def _style(index: int) -> dict[str, Any]:
-    return {
-        "color": _COLORS[index % len(_COLORS)],
-        "linestyle": _DASHES[index // len(_COLORS) % len(_DASHES)],
-    }
-
-
-def short_number(value: float) -> str:
-    """``1.5 M`` for 1 500 000, and so on: k, M, B. Below 10 000 as it is."""
-    for unit, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= max(unit, 1e4) * (1 - 1e-9):  # A tick may be off by a rounding.
-            return f"{value / unit:.6g}\N{NO-BREAK SPACE}{letter}".replace("-", "\N{MINUS SIGN}")
-    return f"{value:.6g}".replace("-", "\N{MINUS SIGN}")
-
-
 def _duration(seconds: float) -> str:
     unit, letter = 1.0, "s"
     if seconds >= 7200:
@@ -215,14 +163,14 @@ def _dress(axes: Axes) -> None:
 
     for side in ("left", "right", "top"):
         axes.spines[side].set_visible(False)
-    axes.spines["bottom"].set_color(_GRAY)
-    axes.grid(color=_GRID, linewidth=0.8)
+    axes.spines["bottom"].set_color(GRAY)
+    axes.grid(color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
-    axes.tick_params(length=0, labelsize=9, labelcolor=_GRAY, pad=_TICK_PAD)
+    axes.tick_params(length=0, labelsize=9, labelcolor=GRAY, pad=_TICK_PAD)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
         axis.set_major_formatter(FuncFormatter(lambda value, position: short_number(value)))
-    axes.set_xlabel("Environment steps", color=_GRAY, fontsize=9, labelpad=6)
+    axes.set_xlabel("Environment steps", color=GRAY, fontsize=9, labelpad=6)
 
 
 def _draw_captions(figure: Figure, title: str) -> None:
@@ -231,13 +179,13 @@ def _draw_captions(figure: Figure, title: str) -> None:
     x, y = _EDGE / width, 1 - (_TOP - 0.3) / height
     caption = "Mean return of the last 100 episodes"
     if not title:
-        figure.text(x, y, caption, fontsize=9, color=_GRAY, va="top")
+        figure.text(x, y, caption, fontsize=9, color=GRAY, va="top")
         return
-    figure.text(x, y - _TITLE / height, caption, fontsize=9, color=_GRAY, va="top")
+    figure.text(x, y - _TITLE / height, caption, fontsize=9, color=GRAY, va="top")
     title = " ".join(title.split())
     if len(title) > _MOST_IN_TITLE:
         title = title[: _MOST_IN_TITLE - 1] + "…"
-    text = figure.text(x, y, title, fontsize=13, color=_INK, fontweight="bold", va="top")
+    text = figure.text(x, y, title, fontsize=13, color=INK, fontweight="bold", va="top")
     text.set_parse_math(False)
     wide = text.get_window_extent().width / figure.dpi / (width - 2 * _EDGE)
     text.set_fontsize(13 / max(wide, 1.0))
@@ -274,8 +222,8 @@ class _Label:
         took = f"{short_number(float(f'{run.steps[-1]:.3g}'))} steps"
         if np.isfinite(run.seconds[-1]):
             took += f" in {_duration(run.seconds[-1])}"
-        self.name = figure.text(0, 0, name, fontsize=9, color=_INK, va="bottom", parse_math=False)
-        self.took = figure.text(0, 0, took, fontsize=7.5, color=_GRAY, va="top", parse_math=False)
+        self.name = figure.text(0, 0, name, fontsize=9, color=INK, va="bottom", parse_math=False)
+        self.took = figure.text(0, 0, took, fontsize=7.5, color=GRAY, va="top", parse_math=False)
         widths = [text.get_window_extent().width for text in (self.name, self.took)]
         self.width = max(widths) / figure.dpi  # Inches.
 
@@ -295,10 +243,10 @@ def _place_labels(
     inches = figure.dpi_scale_trans
     box = axes.get_window_extent().transformed(inches.inverted())
     ends = np.array([axes.transData.transform(line[-1])[1] for line in lines]) / figure.dpi
-    places = _apart(ends, _ENTRY, box.y0 + _ENTRY / 2, box.y1 - _ENTRY / 2)
+    places = apart(ends, _ENTRY, box.y0 + _ENTRY / 2, box.y1 - _ENTRY / 2)
     start = box.x1 + _LEADER
     for index, (label, line) in enumerate(zip(labels, lines, strict=True)):
-        style, end, place = _style(index), ends[index], places[index]
+        style, end, place = line_style(index), ends[index], places[index]
         label.place(figure, start + _SAMPLE + _SPACE, place)
         sample = [start, start + _SAMPLE], [place, place]
         figure.add_artist(Line2D(*sample, linewidth=1.9, transform=inches, **style))
@@ -309,27 +257,6 @@ def _place_labels(
             figure.add_artist(Line2D(*leader, transform=inches, **thin))
 
 
-def _apart(targets: Floats, gap: float, low: float, high: float) -> Floats:
-    """The heights [n] nearest to `targets` that lie `gap` apart, within `low` and `high`.
-
-    Targets that are as good as equal stay in their order, the first on top.
-    """
-    order = np.lexsort((-np.arange(len(targets)), np.round(targets / gap * 3)))
-    shift = gap * np.arange(len(targets))
-    # With y = z + shift the gap means that z does not decrease: pool the neighbours that do.
-    pools: list[tuple[float, int]] = []
-    for value in targets[order] - shift:
-        pool = (float(value), 1)
-        while pools and pools[-1][0] > pool[0]:
-            mean, count = pools.pop()
-            pool = ((mean * count + pool[0] * pool[1]) / (count + pool[1]), count + pool[1])
-        pools.append(pool)
-    pooled = np.repeat([mean for mean, _ in pools], [count for _, count in pools])
-    heights = np.empty(len(targets))
-    heights[order] = np.clip(pooled, low, max(low, high - shift[-1])) + shift
-    return heights
-
-
 def _draw_thresholds(axes: Axes, runs: Sequence[Curve], lines: Sequence[Floats]) -> None:
     """A dashed line at each return from which a task is solved."""
     from matplotlib.patheffects import withStroke
@@ -337,7 +264,7 @@ def _draw_thresholds(axes: Axes, runs: Sequence[Curve], lines: Sequence[Floats])
     taken: list[Any] = []
     thresholds = {run.threshold for run in runs if run.threshold is not None}
     for threshold in sorted(thresholds, reverse=True):
-        axes.axhline(threshold, color=_GRAY, linewidth=1.1, dashes=(4, 3), zorder=2.5)
+        axes.axhline(threshold, color=GRAY, linewidth=1.1, dashes=(4, 3), zorder=2.5)
         text = axes.annotate(
             "solved",
             (0.0, threshold),
@@ -345,7 +272,7 @@ def _draw_thresholds(axes: Axes, runs: Sequence[Curve], lines: Sequence[Floats])
             xycoords=("axes fraction", "data"),
             textcoords="offset points",
             fontsize=8,
-            color=_GRAY,
+            color=GRAY,
             zorder=5,
             path_effects=[withStroke(linewidth=2.5, foreground="white")],
         )

@@ -7,7 +7,8 @@ from types import ModuleType
 
 import pytest
 
-from operant.check import Finding, check_env, throughput
+from operant.check import Finding, check_env
+from operant.check_plays import throughput
 from operant.envs import env_ids, get_env
 
 

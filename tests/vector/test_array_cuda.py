@@ -251,6 +251,13 @@ def test_ppo_trains_on_it(snake, engine):
     assert any(not torch.equal(a, b) for a, b in zip(before, ppo.policy.parameters(), strict=True))
 
 
+def test_the_fused_engine_of_the_card_says_why_it_cannot(snake):
+    from operant.ppo.engines.fused_scope import why_not_fused_on_card
+
+    ppo = PPO(snake, num_envs=4, num_steps=8, engine="eager", hidden=(16,), device="cpu")
+    assert "state is a tuple of numbers" in why_not_fused_on_card(ppo.engine.job)
+
+
 def test_equal_rules_give_equal_text(snake):
     first, second = (array_cuda_source(Rules.of(snake), "1")[0] for _ in range(2))
     assert first == second

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from operant.envs.env import Env
 from operant.envs.registry import get_env
 from operant.envs.rules import Rules, traced
+from operant.vector.backends import host_backend
 
 PEERS = ("gymnasium", "envpool")
 _BATCHES = 16  # different action batches, made beforehand
@@ -37,6 +39,8 @@ class Contender:
     rounds: list[float] = field(default_factory=list)
     bandwidth: float | None = None
     """Bytes a second that the card copies, read and written."""
+    rules: Rules | None = None
+    """Those of the environment, from when it is made."""
     bytes_per_step: dict[str, int] = field(default_factory=dict)
     """What one step of one environment must move there."""
 
@@ -70,8 +74,12 @@ def contenders(
     peers: Sequence[str],
     backends: Sequence[str],
     copy: bool,
+    classes: Mapping[str, type[Env]] | None = None,
 ) -> list[Contender]:
     """Everyone who takes part: each combination of ours, then each peer at each size.
+
+    Without `backends` ours run on the fastest one of the host. `classes` are those of environments
+    that have no id.
 
     Raises:
         ValueError: an unknown environment or peer, or a peer that is not installed.
@@ -84,12 +92,12 @@ def contenders(
     found = []
     for env_id in env_ids:
         name = env_id.removeprefix("operant/")
-        get_env(name)
+        env = (classes or {}).get(env_id) or get_env(name)
         for count in num_envs:
             found += [
-                _ours(name, count, threads, backend, copy)
-                for backend in backends
-                for threads in (workers if backend == "cpu" else workers[:1])
+                _ours(name, env, count, threads, backend, copy)
+                for backend in backends or [host_backend(env)]
+                for threads in (workers if backend in ("cpu", "native") else workers[:1])
             ]
             if "gymnasium" in peers:
                 found.append(_gymnasium(name, count))
@@ -100,11 +108,13 @@ def contenders(
     return found
 
 
-def _ours(env_id: str, num_envs: int, workers: int, backend: str, copy: bool) -> Contender:
+def _ours(
+    env_id: str, env: type[Env], num_envs: int, workers: int, backend: str, copy: bool
+) -> Contender:
     def open_env() -> Any:
         from operant.vector.make import make
 
-        return make(env_id, num_envs, workers=workers, backend=backend, copy=copy, seed=0)
+        return make(env, num_envs, workers=workers, backend=backend, copy=copy, seed=0)
 
     return Contender("operant", env_id, backend, num_envs, workers, copy, open_env)
 
@@ -148,7 +158,9 @@ def measure(everyone: Sequence[Contender], repeats: int, seconds: float) -> Iter
         if contender.system == "operant":
             contender.backend = env.backend  # of "auto"
         env.reset()
-        actions = random_actions(Rules.of(get_env(contender.env)), contender.num_envs)
+        ours = contender.system == "operant"
+        contender.rules = env.rules if ours else Rules.of(get_env(contender.env))
+        actions = random_actions(contender.rules, contender.num_envs)
         began = time.perf_counter()
         env.step(actions[0])  # compiles, if anything does
         quick = time.perf_counter() - began < 5
@@ -225,8 +237,8 @@ def _note_bandwidth(everyone: Sequence[Contender]) -> None:
 
     bandwidth = copy_bandwidth()
     for one in everyone:
-        if one.on_card:
-            rules = traced(Rules.of(get_env(one.env)))
+        if one.on_card and one.rules is not None:
+            rules = traced(one.rules)
             one.bandwidth = bandwidth
             one.bytes_per_step = bytes_per_step(rules, 8 if rules.action.dtype == "int" else 4)
 

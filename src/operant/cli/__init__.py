@@ -18,11 +18,14 @@ from operant.cli import (
     export,
     logs,
     monitor,
+    play,
     plot,
+    profile,
     record,
     runs,
     stop,
     train,
+    tune,
 )
 from operant.cli.interrupts import Interrupts
 from operant.cli.screen import Interrupted, UserError, errors, printable, verb
@@ -41,6 +44,7 @@ app.command("stop", epilog=stop.EXAMPLE)(verb(stop.stop))
 app.command("logs", epilog=logs.EXAMPLE)(verb(logs.logs))
 app.command("eval", epilog=eval.EXAMPLE)(verb(eval.evaluate))
 app.command("record", epilog=record.EXAMPLE)(verb(record.record))
+app.command("play", epilog=play.EXAMPLE)(verb(play.play))
 app.command("plot", epilog=plot.EXAMPLE)(verb(plot.plot))
 app.command("export", epilog=export.EXAMPLE)(verb(export.export))
 app.add_typer(runs.app, name="runs")
@@ -48,6 +52,8 @@ app.command("config", epilog=config.EXAMPLE)(verb(config.config))
 app.command("envs", epilog=envs.EXAMPLE)(verb(envs.envs))
 app.command("check", epilog=check.EXAMPLE)(verb(check.check))
 app.add_typer(bench.app, name="bench")
+app.command("profile", epilog=profile.EXAMPLE)(verb(profile.profile))
+app.command("tune", epilog=tune.EXAMPLE)(verb(tune.tune))
 
 
 def _version(wanted: bool) -> None:

@@ -29,14 +29,18 @@ def _bench() -> None:
 @verb
 def env(
     env_ids: Annotated[
-        list[str] | None, Option("--env", help="Environment; repeatable. Default: CartPole-v1.")
+        list[str] | None,
+        Option(
+            "--env", help="An id, file.py:Class or libgame.so; repeatable. Default: CartPole-v1."
+        ),
     ] = None,
     num_envs: Annotated[
         list[int] | None, Option(min=1, help="Batch size; repeatable. Default: 4096.")
     ] = None,
     workers: Annotated[list[int] | None, Option(min=1, help="Threads; repeatable.")] = None,
     backends: Annotated[
-        list[str] | None, Option("--backend", help="Backend; repeatable. Default: cpu.")
+        list[str] | None,
+        Option("--backend", help="Backend; repeatable. Default: the host's fastest."),
     ] = None,
     peers: Annotated[str, Option(help="Comma-separated: gymnasium, envpool.")] = "",
     copy: Annotated[
@@ -55,16 +59,19 @@ def env(
 ) -> None:
     """Environment steps per second: ours and others', taking turns, median of several rounds."""
     from operant.bench.env import contenders, measure, records
+    from operant.cli.target import load_env
 
+    chosen = env_ids or ["CartPole-v1"]
     names = [peer for peer in peers.split(",") if peer]
     with mistakes():
         everyone = contenders(
-            env_ids or ["CartPole-v1"],
+            chosen,
             num_envs or [4096],
             workers or [1],
             names,
-            backends or ["cpu"],
+            backends or [],
             copy,
+            {name: load_env(name) for name in chosen},
         )
     show_progress(measure(everyone, repeats, seconds), len(everyone) * (repeats + 1))
     found = records(everyone)

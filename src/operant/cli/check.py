@@ -16,7 +16,7 @@ EXAMPLE = "Example:  operant check examples/lander.py:Lander"
 def check(
     targets: Annotated[
         list[str],
-        typer.Argument(metavar="ENV...", help="module:Class, path/to/file.py:Class or an id."),
+        typer.Argument(metavar="ENV...", help="module:Class, file.py:Class, libgame.so or an id."),
     ],
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON instead of the report.")
@@ -35,10 +35,13 @@ def check(
 
 
 def _report(target: str, quiet: bool, speed: bool) -> dict[str, Any]:
-    from operant.check import check_env, throughput
+    from operant.check import check_env
+    from operant.check_plays import throughput
     from operant.cli.target import load_env
+    from operant.envs.native_rules import is_native
     from operant.lang import LanguageError
     from operant.vector.backends import available_backends
+    from operant.vector.native_abi import NativeError
 
     findings: list[dict[str, Any]] = []
     sps: dict[str, float] = {}
@@ -60,16 +63,17 @@ def _report(target: str, quiet: bool, speed: bool) -> dict[str, Any]:
     with errors.status("") as status:
         try:
             env = load_env(target)
-        except LanguageError as error:
+        except (LanguageError, NativeError) as error:
             add("definition", False, str(error))
             return {"env": target, "passed": False, "findings": findings, "sps": sps}
-        add("definition", True, f"{env.__qualname__} compiles for every backend")
+        sound = "keeps to operant_env.h" if is_native(env) else "compiles for every backend"
+        add("definition", True, f"{env.__qualname__} {sound}")
         status.update(f"checking {target}: whole episodes on every backend")
         for finding in check_env(env):
             add(finding.name, finding.passed, finding.detail, finding.note)
         passed = all(finding["passed"] for finding in findings)
         if speed and passed:
-            for backend in available_backends():
+            for backend in available_backends(env):
                 status.update(f"measuring {backend}")
                 sps[backend] = round(throughput(env, backend))
     if not quiet and sps:

@@ -14,7 +14,9 @@ EXAMPLE = "Example:  operant config CartPole-v1 > ppo.toml"
 
 
 def config(
-    env: Annotated[str, typer.Argument(metavar="ENV", help="An id, or path/to/file.py:Class.")],
+    env: Annotated[
+        str, typer.Argument(metavar="ENV", help="An id, path/to/file.py:Class or libgame.so.")
+    ],
     file: Annotated[
         Path | None, typer.Option("--config", metavar="FILE", help="TOML file to start from.")
     ] = None,

@@ -12,22 +12,28 @@ from operant.cli.screen import UserError
 from operant.envs.env import Env
 from operant.envs.registry import get_env
 
+_LIBRARIES = (".so", ".dylib", ".dll")
+
 
 def load_env(target: str) -> type[Env]:
-    """The class named by an id, ``module:Class`` or ``path/to/file.py:Class``.
+    """The class named by an id, ``module:Class``, ``path/to/file.py:Class`` or a shared library.
 
     The class may be left out where the module defines one environment only.
 
     Raises:
         UserError: nothing of that name.
         LanguageError: the environment's definition was refused.
+        NativeError: the library was refused.
     """
+    if target.endswith(_LIBRARIES):
+        return _load_library(target)
     name, _, cls_name = target.partition(":")
     if target.startswith("operant:") or (not cls_name and not _looks_like_module(name)):
         try:
             return get_env(target)
         except ValueError as error:
-            raise UserError(f"{error} Your own: module:Class or path/to/file.py:Class") from None
+            yours = "module:Class, path/to/file.py:Class or path/to/libgame.so"
+            raise UserError(f"{error} Your own: {yours}") from None
     module = _load_module(name)
     found = {
         key: value
@@ -49,6 +55,15 @@ def load_env(target: str) -> type[Env]:
             f"name one: {name}:Class"
         )
     return next(iter(found.values()))
+
+
+def _load_library(name: str) -> type[Env]:
+    from operant.vector.native import load
+
+    try:
+        return load(name)
+    except FileNotFoundError:
+        raise UserError(f"there is no file {name!r}") from None
 
 
 def _looks_like_module(name: str) -> bool:

@@ -38,7 +38,7 @@ _SHOW_CURSOR = "\x1b[?25h"
 
 def train(
     env: Annotated[
-        str, typer.Argument(metavar="[ENV]", help="An id, or path/to/file.py:Class.")
+        str, typer.Argument(metavar="[ENV]", help="An id, path/to/file.py:Class or libgame.so.")
     ] = "",
     config: Annotated[
         Path | None, Option(metavar="FILE", help="TOML file; see `operant config ENV`.")

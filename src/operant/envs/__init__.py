@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from operant.envs.mountain_car import MountainCar
     from operant.envs.mountain_car_continuous import MountainCarContinuous
     from operant.envs.pendulum import Pendulum
+    from operant.envs.prospector import Prospector
     from operant.vector.classic import (
         AcrobotVecEnv,
         CartPoleVecEnv,
@@ -33,6 +34,7 @@ _MODULES = {
     "MountainCarContinuous": "operant.envs.mountain_car_continuous",
     "Pendulum": "operant.envs.pendulum",
     "Acrobot": "operant.envs.acrobot",
+    "Prospector": "operant.envs.prospector",
     "CartPoleVecEnv": "operant.vector.classic",
     "MountainCarVecEnv": "operant.vector.classic",
     "MountainCarContinuousVecEnv": "operant.vector.classic",
@@ -52,6 +54,7 @@ __all__ = [
     "MountainCarVecEnv",
     "Pendulum",
     "PendulumVecEnv",
+    "Prospector",
     "env_ids",
     "get_env",
     "register",

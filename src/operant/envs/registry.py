@@ -19,6 +19,7 @@ _BUILT_IN = {
     "MountainCarContinuous-v0": ("mountain_car_continuous", "MountainCarContinuous"),
     "Pendulum-v1": ("pendulum", "Pendulum"),
     "Acrobot-v1": ("acrobot", "Acrobot"),
+    "Prospector-v0": ("prospector", "Prospector"),
 }
 _REGISTERED: dict[str, type[Env]] = {}
 
@@ -92,6 +93,7 @@ def register_built_in() -> None:
         "MountainCarContinuous-v0": (999, 90.0),
         "Pendulum-v1": (200, None),
         "Acrobot-v1": (500, -100.0),
+        "Prospector-v0": (240, 45.0),
     }
     for env_id, (max_steps, threshold) in limits.items():
         _register_with_gymnasium(env_id, max_steps, threshold)

@@ -41,7 +41,8 @@ class Memory(NamedTuple):
 class Rules:
     """An environment class with its parameters fixed, and checked: what a backend starts from.
 
-    `TracedRules` for a state of numbers, `operant.envs.array_rules.ArrayRules` for one of arrays.
+    `TracedRules` for a state of numbers, `operant.envs.array_rules.ArrayRules` for one of arrays,
+    `operant.envs.native_rules.NativeRules` for a compiled library.
     """
 
     env: type[Any]
@@ -64,6 +65,10 @@ class Rules:
             TypeError: a parameter is unknown or of the wrong type, or the definition is incomplete.
         """
         state = getattr(env, "State", None)
+        if hasattr(env, "native_library"):
+            from operant.envs.native_rules import NativeRules
+
+            return NativeRules.read(env, overrides or {})
         if isinstance(state, type) and issubclass(state, Arrays):
             from operant.envs.array_rules import ArrayRules
 

@@ -75,7 +75,9 @@ class Arrays:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        fields = dict(cls.fields)
+        fields: dict[str, ArrayField] = {}
+        for base in reversed(cls.__mro__[1:]):
+            fields |= vars(base).get("fields", {})
         for name, value in vars(cls).items():
             if name.startswith("__"):
                 continue

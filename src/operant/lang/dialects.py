@@ -40,6 +40,9 @@ class Dialect(Protocol):
     def ordered(self, template: str, values: Sequence[Value]) -> str:
         """`template` with the values for ``{0}``, ``{1}``, ..., computed from left to right."""
 
+    def integer(self, value: int) -> str:
+        """A known int, of 64 bits."""
+
     def choice(self, test: str, a: str, b: str) -> str:
         """``a if test else b``."""
 
@@ -89,6 +92,10 @@ class PythonText:
     def ordered(self, template: str, values: Sequence[Value]) -> str:
         """See `Dialect`."""
         return template.format(*[value.text for value in values])
+
+    def integer(self, value: int) -> str:
+        """See `Dialect`."""
+        return str(value) if value >= 0 else f"({value})"
 
     def choice(self, test: str, a: str, b: str) -> str:
         """See `Dialect`."""
@@ -149,12 +156,22 @@ class CText:
     def ordered(self, template: str, values: Sequence[Value]) -> str:
         """See `Dialect`. C++ computes operands and arguments in any order."""
         texts = [value.text for value in values]
-        alive = [v for v in values if v.acts or (isinstance(v.kind, str) and v.kind in _NUMBERS and not v.known)]
+        alive = [
+            v
+            for v in values
+            if v.acts or (isinstance(v.kind, str) and v.kind in _NUMBERS and not v.known)
+        ]
         if len(alive) < 2 or not any(value.acts for value in values):
             return template.format(*texts)
         steps = " ".join(f"auto v{k} = {text};" for k, text in enumerate(texts))
         result = template.format(*[f"v{k}" for k in range(len(texts))])
         return f"([&]() {{ {steps} return {result}; }}())"
+
+    def integer(self, value: int) -> str:
+        """See `Dialect`. A plain 1 has 32 bits, and 1 << 40 none of them."""
+        if value == -(2**63):
+            return "(-9223372036854775807LL - 1LL)"
+        return f"{value}LL" if value >= 0 else f"({value}LL)"
 
     def choice(self, test: str, a: str, b: str) -> str:
         """See `Dialect`."""

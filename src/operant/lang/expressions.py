@@ -121,9 +121,11 @@ class Expressions:
 
     def constant(self, node: ast.AST, value: Any) -> Value:
         """A number that is known; ints have 64 bits."""
-        if isinstance(value, int) and not -(2**63) <= value < 2**63:
-            self.fail(node, f"{value} does not fit into 64 bits")
-        return constant(value)
+        if isinstance(value, bool | float | np.bool_):
+            return constant(value)
+        if not -(2**63) <= value < 2**63:
+            self.fail(node, f"{int(value)} does not fit into 64 bits")
+        return Value(self.library.dialect.integer(int(value)), INT, int(value))
 
     def condition(self, node: ast.expr) -> Value:
         """An expression that must be a truth value."""
@@ -463,7 +465,7 @@ class Expressions:
             value = self.visit(self.counted(node, 1, 1)[0])
             if not isinstance(value.kind, Array):
                 self.fail(node, f"len() of {described(value.kind)}")
-            return constant(value.kind.shape[0])
+            return self.constant(node, value.kind.shape[0])
         if called is builtins.range:
             self.fail(node, "range() belongs into a for")
         if called is builtins.print:
@@ -516,7 +518,7 @@ class Expressions:
             case "uniform", [high]:
                 values = [constant(0.0), high]
             case "integers", [count]:
-                values = [constant(0), count]
+                values = [self.constant(node, 0), count]
             case "normal", _:
                 self.library.words |= {"log", "cos"}
         result = {"integers": INT, "chance": BOOL}.get(name, FLOAT)
@@ -555,12 +557,9 @@ def literal(node: ast.expr) -> Any:
 
 
 def constant(value: Any) -> Value:
-    """A number that is known."""
+    """A float or truth value that is known."""
     if isinstance(value, bool | np.bool_):
         return Value(str(bool(value)), BOOL, bool(value))
-    if isinstance(value, int):
-        number = int(value)
-        return Value(str(number) if number >= 0 else f"({number})", INT, number)
     return Value(f"f32({float(value)!r})", FLOAT, float(value))
 
 

@@ -60,7 +60,7 @@ class Library:
     places: list[tuple[str, str, int]] = field(default_factory=list)
     """Where an index is looked at: file and line, the array, its size."""
     _known: dict[Any, Compiled | None] = field(default_factory=dict)
-    _names: Counter[str] = field(default_factory=Counter)
+    _names: set[str] = field(default_factory=set)
 
     def compile(
         self, function: FunctionType, kinds: list[Any], place: str, returns: Any = None
@@ -79,9 +79,11 @@ class Library:
                 raise LanguageError(f"{place}: {function.__name__}() calls itself; write a loop")
             return found
         self._known[key] = None
-        self._names[function.__name__] += 1
-        count = self._names[function.__name__]
-        name = f"rule_{function.__name__}" + (f"__{count}" if count > 1 else "")
+        name, count = f"rule_{function.__name__}", 1
+        while name in self._names:
+            count += 1
+            name = f"rule_{function.__name__}_{count}"
+        self._names.add(name)
         body = _Body(self, function, kinds, place)
         text, kind = body.printed(name, returns)
         self.texts.append(text)
@@ -484,9 +486,7 @@ class _Body(Expressions):
 def _loops(tree: ast.AST, name: str) -> int:
     """How many loops in `tree` give `name` its values."""
     return sum(
-        isinstance(part, ast.For)
-        and isinstance(part.target, ast.Name)
-        and part.target.id == name
+        isinstance(part, ast.For) and isinstance(part.target, ast.Name) and part.target.id == name
         for part in ast.walk(tree)
     )
 

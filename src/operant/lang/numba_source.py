@@ -57,6 +57,14 @@ def word_source(word: str, suffix: str = "") -> str:
     return print_word(_expression, word, suffix)
 
 
+def sure_expression(program: Program, node: Node, args: list[str], suffix: str) -> str:
+    """As for other programs, but floats beyond 32 bits become ints as on the ``reference`` backend,
+    which ``i32`` leaves to the compiler: ``whole32`` of the printed module."""
+    if node.op == "to_int" and program.nodes[node.args[0]].dtype == FLOAT:
+        return f"whole32({args[0]})"
+    return _expression(program, node, args, suffix)
+
+
 def _extremum(program: Program, node: Node, args: list[str]) -> str:
     """minimum or maximum in one instruction where one side is no NaN, which decides the order."""
     sign = "<" if node.op == "minimum" else ">"

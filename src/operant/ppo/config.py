@@ -20,7 +20,7 @@ SCHEDULES = ("constant", "linear", "cosine")
 ENGINES = ("auto", "eager", "graph", "fused")
 COMPILE = ("auto", "off", "on", "max")
 PRECISIONS = ("auto", "fp32", "tf32", "bf16", "fp16")
-BACKENDS = ("auto", "reference", "cpu", "cuda")
+BACKENDS = ("auto", "reference", "cpu", "cuda", "native")
 _PARAMS = "env.params."
 
 
@@ -56,7 +56,7 @@ class _Checked:
 class EnvConfig(_Checked):
     """Which environment, and how many."""
 
-    id: str = option("", "environment: an id, or file.py:Class")
+    id: str = option("", "environment: an id, file.py:Class or libgame.so")
     num_envs: int = option(64, "environments that step together", least=1)
     backend: str = option("auto", "what runs them", choices=BACKENDS)
     workers: int = option(1, "threads that step them", least=1)

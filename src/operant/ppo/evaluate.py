@@ -54,11 +54,13 @@ def evaluation_env(
     `max_episode_steps` is a limit that wins over both. Where there is none at all, an episode may
     go on for ever: ``batch.max_episode_steps`` is None.
     """
-    own = (get_env(env) if isinstance(env, str) else env).max_episode_steps
+    env = get_env(env) if isinstance(env, str) else env
+    own = env.max_episode_steps
+    elsewhere = config.backend.startswith(("auto", "cuda"))
     return VecEnv(
-        get_env(env) if isinstance(env, str) else env,
+        env,
         num_envs,
-        backend=host_backend() if config.backend.startswith(("auto", "cuda")) else config.backend,
+        backend=host_backend(env) if elsewhere else config.backend,
         autoreset_mode=AutoresetMode.NEXT_STEP,
         copy=False,
         max_episode_steps=max_episode_steps or own or config.max_episode_steps or None,

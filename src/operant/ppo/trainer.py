@@ -14,6 +14,8 @@ from gymnasium.vector import AutoresetMode
 from torch import nn
 
 from operant.envs.env import Env
+from operant.envs.native_rules import is_native
+from operant.envs.registry import get_env, id_of
 from operant.models.distributions import Distribution, distribution_for
 from operant.ppo.adam import Adam
 from operant.ppo.agent import Agent
@@ -377,8 +379,6 @@ def env_name(env: str | type[Env] | BaseVecEnv) -> str:
         raise TypeError(
             f"env must be an id, an environment class or an operant.VecEnv, got {env!r}"
         )
-    from operant.envs.registry import id_of
-
     return id_of(env) or env.__qualname__
 
 
@@ -401,7 +401,7 @@ def make_env(config: Config, env: str | type[Env] | BaseVecEnv, device: torch.de
     return make(
         env,
         wanted.num_envs,
-        backend=backend_for(wanted.backend, device),
+        backend=backend_for(wanted.backend, device, env),
         workers=wanted.workers,
         autoreset_mode=AutoresetMode.SAME_STEP,
         copy=False,
@@ -410,8 +410,10 @@ def make_env(config: Config, env: str | type[Env] | BaseVecEnv, device: torch.de
     )
 
 
-def backend_for(name: str, device: torch.device) -> str:
-    """The backend that a configuration means: ``"auto"`` is on `device`."""
+def backend_for(name: str, device: torch.device, env: str | type[Env]) -> str:
+    """The backend that a configuration means for `env`: ``"auto"`` is on `device` where it can."""
+    if name == "auto" and is_native(get_env(env) if isinstance(env, str) else env):
+        return "native"
     if name == "cuda":
         return f"cuda:{device.index or 0}"
     if name != "auto":

@@ -15,8 +15,8 @@ import numpy as np
 
 from operant.envs.array_rules import ArrayRules, arguments
 from operant.lang.dialects import TYPES, CText
-from operant.lang.numba_source import program_source
-from operant.lang.source import word_program
+from operant.lang.numba_source import sure_expression
+from operant.lang.source import print_program, word_program
 from operant.lang.trace import INT
 from operant.vector.array_source import with_inner
 from operant.vector.triton_text import RECORD
@@ -55,6 +55,7 @@ DEVICE float float_of(int x) {{ float found; memcpy(&found, &x, 4); return found
 
 template <typename T> DEVICE T pick(bool test, T a, T b) {{ return test ? a : b; }}
 template <typename T> DEVICE T select(bool test, T a, T b) {{ return test ? a : b; }}
+DEVICE int whole32(float x) {{ return fabsf(x) < 2147483648.0f ? (int)x : -2147483647 - 1; }}
 DEVICE float minimum(float a, float b) {{ return (a < b || a != a) ? a : b; }}
 DEVICE float maximum(float a, float b) {{ return (a > b || a != a) ? a : b; }}
 DEVICE long long least(long long a, long long b) {{ return a < b ? a : b; }}
@@ -271,7 +272,7 @@ def array_cuda_source(rules: ArrayRules, version: str) -> tuple[str, list[tuple[
 def _word(word: str) -> str:
     program = word_program(word)
     names = {name: name for name in program.inputs}
-    lines, outputs = program_source(program, names, "v", "_exact")
+    lines, outputs = print_program(sure_expression, program, names, "v", "_exact")
     given = ", ".join(f"float {name}" for name in program.inputs)
     body = "".join(f"    auto {line};\n" for line in lines)
     return f"DEVICE float {word}_exact({given}) {{\n{body}    return {outputs[0]};\n}}\n"

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from operant.envs.native_rules import NativeRules, is_native
 from operant.envs.rules import Rules
 from operant.vector.buffers import Buffers
 from operant.vector.cards import why_not_cuda
@@ -69,8 +70,22 @@ def _create_cpu(
     return NumbaBackend(rules, buffers, max_steps, mode, workers)
 
 
-def available_backends() -> list[str]:
-    """The backends that can run on this machine, the slowest first."""
+def _create_native(
+    rules: Rules, buffers: Buffers, max_steps: int, mode: AutoresetMode, workers: int
+) -> Backend:
+    from operant.vector.native_backend import NativeBackend
+
+    assert isinstance(rules, NativeRules)
+    return NativeBackend(rules, buffers, max_steps, mode, workers)
+
+
+def available_backends(env: object = None) -> list[str]:
+    """The backends that can run `env`, an environment class, on this machine, the slowest first.
+
+    Without `env` those for an environment that is written in Python.
+    """
+    if is_native(env):
+        return ["native"]
     there = {"reference": True, "cpu": _has_numba(), "cuda": why_not_cuda() is None}
     return [name for name, found in there.items() if found]
 
@@ -78,8 +93,8 @@ def available_backends() -> list[str]:
 _IMPLEMENTATIONS = {"reference": "reference", "native": "cpu", "auto": "auto"}
 
 
-def backend_of(name: str, impl: str | None) -> str:
-    """The backend that `impl` stands for, or `name` without one.
+def backend_of(name: str, impl: str | None, env: object = None) -> str:
+    """The backend that `impl` stands for, of the environment class `env`; `name` without `impl`.
 
     Raises:
         ValueError: an unknown `impl`, or one that `name` contradicts.
@@ -88,18 +103,25 @@ def backend_of(name: str, impl: str | None) -> str:
         return name
     if impl not in _IMPLEMENTATIONS:
         raise ValueError(f"impl must be 'reference', 'native' or 'auto', got {impl!r}")
-    wanted = _IMPLEMENTATIONS[impl]
+    wanted = impl if is_native(env) else _IMPLEMENTATIONS[impl]
     if name not in ("auto", wanted):
         raise ValueError(f"impl={impl!r} is backend={wanted!r}, but backend={name!r} was given")
     return wanted
 
 
-def choose_backend(name: Any) -> Choice:
+def choose_backend(name: Any, rules: Rules | None = None) -> Choice:
     """The backend of this name for a batch of NumPy arrays, or for ``"auto"`` the fastest one.
 
     Raises:
-        ValueError: no such backend, or it cannot run here.
+        ValueError: no such backend, or it cannot run here, or not with `rules`.
     """
+    if isinstance(rules, NativeRules):
+        return _choose_for_library(name, rules)
+    if name == "native":
+        raise ValueError(
+            "backend 'native' plays libraries that operant.vector.native.load() has loaded; for "
+            "an environment in Python use 'cpu'"
+        )
     if name == "reference":
         return Choice("reference", "asked for", False, _create_reference)
     if name == "cpu":
@@ -115,8 +137,20 @@ def choose_backend(name: Any) -> Choice:
     raise ValueError(f"backend must be 'auto', 'reference', 'cpu' or 'cuda', got {name!r}")
 
 
-def host_backend() -> str:
-    """The fastest backend for a batch in main memory."""
+def _choose_for_library(name: Any, rules: NativeRules) -> Choice:
+    if name not in ("auto", "native"):
+        raise ValueError(
+            f"{rules.env.__qualname__} is a compiled library, which backend 'native' plays and no "
+            f"other; got {name!r}"
+        )
+    reason = "asked for" if name == "native" else "auto: it is a compiled library"
+    return Choice("native", reason, True, _create_native)
+
+
+def host_backend(env: object = None) -> str:
+    """The fastest backend for a batch of `env`, an environment class, in main memory."""
+    if is_native(env):
+        return "native"
     return "cpu" if _has_numba() else "reference"
 
 

@@ -52,9 +52,16 @@ class Steps(NamedTuple):
     def allocate(cls, obs: np.ndarray, shape: tuple[int, int]) -> Steps:
         """Zeroed memory for ``shape`` steps and environments with observations like `obs`."""
         wide = (*shape, *obs.shape[1:])
-        kinds = (np.float32, np.bool_, np.bool_, np.float32, np.int32, np.float32)
-        rest = [np.zeros(shape, kind) for kind in kinds]
-        return cls(np.zeros(wide, obs.dtype), *rest, np.zeros(wide, obs.dtype))
+        return cls(
+            obs=np.zeros(wide, obs.dtype),
+            reward=np.zeros(shape, np.float32),
+            terminated=np.zeros(shape, np.bool_),
+            truncated=np.zeros(shape, np.bool_),
+            episode_return=np.zeros(shape, np.float32),
+            episode_length=np.zeros(shape, np.int32),
+            episode_time_s=np.zeros(shape, np.float32),
+            final_obs=np.zeros(wide, obs.dtype),
+        )
 
 
 class VecEnv(BaseVecEnv):
@@ -72,11 +79,12 @@ class VecEnv(BaseVecEnv):
     Args:
         env: the environment class.
         num_envs: how many.
-        backend: ``"reference"``, ``"cpu"``, or ``"auto"`` for the fastest one present.
+        backend: ``"reference"``, ``"cpu"``, or ``"auto"`` for the fastest one present. A library
+            that `operant.vector.native.load` has loaded runs on ``"native"`` alone.
         impl: the same in a game developer's words: ``"reference"`` (plain Python), ``"native"``
             (compiled) or ``"auto"`` (compiled where that works, else plain Python).
-        workers: threads that share a step (``cpu`` backend), or ``"auto"``: steps of a batch like
-            this one are timed, and the fastest number is used. The results do not depend on it.
+        workers: threads that share a step (not on ``reference``), or ``"auto"``: steps of a batch
+            like this one are timed, and the fastest number is used. Results do not depend on it.
         seed: used by the first ``reset`` that is given none.
         autoreset_mode: when a finished environment is reset, see `gymnasium.vector.AutoresetMode`;
             also its value as a string, such as ``"SameStep"``. SAME_STEP reports the last
@@ -120,8 +128,8 @@ class VecEnv(BaseVecEnv):
             workers = checked_count("workers", workers, max(64, 4 * (os.cpu_count() or 1)))
         self.copy = bool(copy)
         self._buffers = b = Buffers.allocate(self.rules, self.num_envs)
-        backend = backend_of(backend, impl)
-        chosen = choose_backend(backend)
+        backend = backend_of(backend, impl, env)
+        chosen = choose_backend(backend, self.rules)
         self.backend = chosen.name
         self.backend_reason = chosen.reason
         self.workers = 1
@@ -309,7 +317,7 @@ class VecEnv(BaseVecEnv):
         try:
             return chosen.create(*given, self.workers)
         except Exception as error:
-            if not may_fall_back or chosen.name == "reference":
+            if not may_fall_back or chosen.name in ("reference", "native"):
                 raise
             reason = str(error).strip().partition("\n")[0] or type(error).__name__
             self.backend, self.workers = "reference", 1

@@ -42,6 +42,7 @@ class Inspection:
         """
         from operant.vector.array_cuda_source import array_cuda_source
 
+        _check_generated(self.rules)
         if not isinstance(self.rules, ArrayRules):
             name = self.rules.env.__qualname__
             raise ValueError(f"the state of {name} is a tuple of numbers; see .triton")

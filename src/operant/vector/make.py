@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from operant.envs.env import Env
+from operant.envs.native_rules import is_native
 from operant.envs.registry import get_env
+from operant.lang.arrays import Arrays
 from operant.vector.backends import backend_of
 from operant.vector.base import BaseVecEnv
 from operant.vector.cards import card_count, interpreted, why_not_cuda
@@ -28,6 +30,7 @@ def make(
         num_envs: how many.
         backend: ``"reference"``, ``"cpu"`` (a `VecEnv`: NumPy arrays), ``"cuda"`` or ``"cuda:1"``
             (a `CudaVecEnv`: tensors on that card), or ``"auto"``: the card if there is one.
+            A library that `operant.vector.native.load` has loaded has one of its own, ``"native"``.
             ``batch.backend`` says which it is, and ``batch.backend_reason`` why.
             ``impl="reference"``, ``"native"`` and ``"auto"`` say the same of the host's.
         options: see `operant.VecEnv`: ``workers``, ``seed``, ``autoreset_mode``, ``copy``,
@@ -40,7 +43,9 @@ def make(
     if isinstance(env, str):
         env = get_env(env)
     if isinstance(backend, str) and "impl" in options:
-        backend = backend_of(backend, options.pop("impl"))
+        backend = backend_of(backend, options.pop("impl"), env)
+    if is_native(env):
+        return VecEnv(env, num_envs, backend=backend, **options)
     if backend == "auto" and not interpreted() and why_not_cuda() is None:
         batch = _on_card(env, num_envs, "cuda", options)
         batch.backend_reason = "auto: the fastest backend present"
@@ -56,7 +61,8 @@ def _on_card(env: type[Env], num_envs: int, name: str, options: dict[str, Any]) 
         raise ValueError(reason)
     import torch
 
-    from operant.vector.triton import CudaVecEnv
+    from operant.vector.array_cuda import ArrayCudaVecEnv
+    from operant.vector.triton import TritonVecEnv
 
     number = name.partition(":")[2] or "0"
     count = 1 if interpreted() else card_count()
@@ -65,7 +71,8 @@ def _on_card(env: type[Env], num_envs: int, name: str, options: dict[str, Any]) 
         raise ValueError(f"there is no backend {name!r}; this machine has {cards}")
     device = torch.device("cpu") if interpreted() else torch.device("cuda", int(number))
     options = {key: value for key, value in options.items() if key != "workers"}
-    return CudaVecEnv(env, num_envs, device=device, **options)
+    kind = ArrayCudaVecEnv if issubclass(env.State, Arrays) else TritonVecEnv
+    return kind(env, num_envs, device=device, **options)
 
 
 def make_for_gymnasium(env_id: str, num_envs: int = 1, **options: Any) -> VecEnv:

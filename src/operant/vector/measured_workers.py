@@ -11,6 +11,7 @@ from operant.envs.rules import Rules
 from operant.lang.trace import INT
 from operant.machine import usable_cores
 from operant.team_size import TeamSize
+from operant.vector.backends import choose_backend
 from operant.vector.buffers import Buffers
 from operant.vector.seeding import assign_streams
 
@@ -30,10 +31,9 @@ def measured_workers(rules: Rules, num_envs: int) -> int:
 
 
 def _seconds(rules: Rules, num_envs: int, workers: int) -> float:
-    from operant.vector.numba import NumbaBackend
-
     buffers = Buffers.allocate(rules, num_envs)
-    backend = NumbaBackend(rules, buffers, 2**31 - 1, AutoresetMode.SAME_STEP, workers)
+    create = choose_backend("auto", rules).create
+    backend = create(rules, buffers, 2**31 - 1, AutoresetMode.SAME_STEP, workers)
     everyone = np.ones(num_envs, np.bool_)
     assign_streams(buffers, 0, everyone)
     backend.reset(everyone, 0)

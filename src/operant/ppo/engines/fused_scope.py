@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from operant.buffers.normalizer import RunningNormalizer
+from operant.envs.rules import TracedRules
 from operant.models.actor_critic import (
     ACTIVATIONS,
     ActorCritic,
@@ -27,6 +28,8 @@ MOST_INPUTS, MOST_OUTPUTS = 64, 32
 def why_not_fused_on_card(job: Job) -> str | None:
     """The same for the one on the card, whose networks are smaller and whose products may be less
     precise."""
+    if not isinstance(job.env.rules, TracedRules):
+        return "it steps environments whose state is a tuple of numbers, not arrays"
     if job.config.run.precision == "fp16":
         return "it computes in bf16, tf32 or fp32, not fp16"
     reason = why_not_fused(job, MOST_NEURONS_ON_CARD)

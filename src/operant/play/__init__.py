@@ -1,0 +1,1 @@
+"""Games for people, in the terminal: any environment with a Discrete action space."""
