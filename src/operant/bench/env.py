@@ -16,7 +16,7 @@ import numpy as np
 
 from operant.envs.env import Env
 from operant.envs.registry import get_env
-from operant.envs.rules import Rules, traced
+from operant.envs.rules import Rules, TracedRules
 from operant.vector.backends import host_backend
 
 PEERS = ("gymnasium", "envpool")
@@ -237,8 +237,8 @@ def _note_bandwidth(everyone: Sequence[Contender]) -> None:
 
     bandwidth = copy_bandwidth()
     for one in everyone:
-        if one.on_card and one.rules is not None:
-            rules = traced(one.rules)
+        rules = one.rules
+        if one.on_card and isinstance(rules, TracedRules):  # arrays: what is touched depends
             one.bandwidth = bandwidth
             one.bytes_per_step = bytes_per_step(rules, 8 if rules.action.dtype == "int" else 4)
 
