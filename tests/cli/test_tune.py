@@ -20,15 +20,20 @@ SMALL = ["--set", "env.backend=reference", "--set", "policy.hidden=[8]", "--set"
 SMALL += ["--set", "ppo.num_steps=16", "--set", "run.eval_episodes=4", "--set", "ppo.epochs=1"]
 SMALL += ["--set", "run.threads=1", "--device", "cpu"]
 GRID = ["--grid", "num_envs=4,8", "--grid", "num_minibatches=2,3", "--max-spread", "10"]
-QUICK = ["CartPole-v1", *SMALL, *GRID, "--budget", "1s", "--verify-steps", "128"]
+QUICK = ["CartPole-v1", *SMALL, *GRID, "--verify-steps", "128"]
 
 
 @pytest.fixture
 def tune(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> Tune:
-    """Runs the command in an empty folder; its exit code, standard output and standard error."""
+    """Runs the command in an empty folder; its exit code, standard output and standard error.
+
+    Rounds are so short that no machine needs more than a part of the budget.
+    """
     monkeypatch.chdir(tmp_path)
+    for name, value in {"LEAST_ROUND_S": 0.001, "MOST_ROUND_S": 0.001, "MOST_ROUNDS": 5}.items():
+        monkeypatch.setattr(f"operant.bench.tune.{name}", value)
 
     def run(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["operant", "tune", *arguments])
@@ -131,7 +136,7 @@ def test_the_next_best_is_tried(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> 
     returns = iter([0.0, 500.0])
     monkeypatch.setattr(verify, "_return_of", lambda ppo: next(returns))
     grid = ["--grid", "num_envs=64,128", "--max-spread", "10", "--verify-seeds", "1"]
-    small = ["CartPole-v1", *SMALL, "--budget", "1s", "--verify-steps", "128", "--out", "out"]
+    small = ["CartPole-v1", *SMALL, "--verify-steps", "128", "--out", "out"]
     code, out, err = tune(*small, *grid, "--json")
     assert code == 0, err
     first, second = json.loads(out)["verification"]["trials"]
@@ -156,7 +161,8 @@ def test_a_base_that_breaks_ends_with_exit_code_3(
     assert "Traceback" not in err
 
 
-def test_everything_is_noisy(tune: Tune) -> None:
+def test_everything_is_noisy(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("operant.bench.tune._calm", lambda *arguments: iter(()))  # no more rounds
     code, _, err = tune(*QUICK, "--max-spread", "0", "--out", "out")
     assert code == 1
     assert "no cell has an IQR below 0% of its median" in " ".join(err.split())
@@ -171,7 +177,7 @@ def test_everything_is_noisy(tune: Tune) -> None:
         (["CartPole-v1", "--grid", "clip=1,2"], "clip cannot be tuned for speed"),
         (["CartPole-v1", "--budget", "soon"], "--budget must be a time such as 120s or 5m, got"),
         (["CartPole-v1", "--budget", "0s"], "--budget must be a time"),
-        (["CartPole-v1", "--budget", "1s"], "too small for 25 cells, 3 rounds of each: it takes"),
+        (["CartPole-v1", "--budget", ".01s"], "too small for 25 cells, 3 rounds of each: it takes"),
         (["CartPole-v1", "--verify-steps", "x"], "--verify-steps must be a number, got 'x'"),
         (["CartPole-v1", "--verify-steps", "0"], "run.total_steps must be at least 1, got 0"),
         (["CartPole-v1", "--verify-seeds", "0"], "--verify-seeds"),
@@ -189,6 +195,7 @@ def test_mistakes_are_one_sentence(
     assert sentence in " ".join(err.split())
     assert "Traceback" not in err
     assert out == ""
+    assert not list(Path().glob("artifacts/tuning/*"))
 
 
 def test_budgets_have_units() -> None:

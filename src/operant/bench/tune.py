@@ -110,6 +110,18 @@ def planned(budget_s: float, once: Sequence[float]) -> Plan:
     return Plan(round_s, min(max(rounds, LEAST_ROUNDS), MOST_ROUNDS))
 
 
+def check_budget(cells: Sequence[Cell], budget_s: float) -> None:
+    """Refuse a budget that cannot do, however fast the cells are.
+
+    Raises:
+        ValueError: too small, or no cell to spend it on.
+    """
+    count = sum(not cell.reason for cell in cells)
+    if count == 0:
+        raise ValueError("no cell of the grid can be trained: " + cells[0].reason)
+    planned(budget_s, [LEAST_ROUND_S] * count)
+
+
 def measure(
     cells: Sequence[Cell],
     budget_s: float,
@@ -123,11 +135,8 @@ def measure(
     Raises:
         ValueError: the budget is too small.
     """
+    check_budget(cells, budget_s)
     everyone = [Measured(cell, most_spread, reason=cell.reason) for cell in cells]
-    count = sum(not one.reason for one in everyone)
-    if count == 0:
-        raise ValueError("no cell of the grid can be trained: " + everyone[0].reason)
-    planned(budget_s, [LEAST_ROUND_S] * count)  # refuses now what cannot do in any case
     running: list[tuple[Measured, Trainer]] = []
     try:
         for one in everyone:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
 
+from operant.cli.compile_status import compile_status
 from operant.cli.meter import follow, training_mistakes
 from operant.cli.screen import UserError, errors, literal, mistakes, output, short
 
@@ -124,16 +127,15 @@ def _tune(
         from operant.bench.artifact import Run
         from operant.bench.grid import cells
         from operant.bench.training import TimedTrainer
-        from operant.bench.tune import measure, ranked
-        from operant.ppo.engines.choose import choose_device
-        from operant.runs.files import make_folder
+        from operant.bench.tune import check_budget, measure, ranked
     verify, steps, seeds = plan
     run = Run.start(base.env.id)
-    with training_mistakes():
-        choose_device(base.run.device)
-        folder = out or tune_report.FOLDER / run.name
-        make_folder(folder)
+    folder = out or tune_report.FOLDER / run.name
+    with training_mistakes(), _new_folder(folder):
         grid = cells(base, axes)
+        check_budget(grid, budget_s)
+        with compile_status("starting: compiling (once for each definition)"):
+            TimedTrainer(cls, base).close()
         measuring = measure(grid, budget_s, most_spread, lambda config: TimedTrainer(cls, config))
         everyone = follow(measuring, 6 * len(grid))
         best = ranked(everyone)
@@ -150,6 +152,20 @@ def _tune(
         _print_choice(found, files)
     if found["chosen"] is None:
         _regret(found, verification)
+
+
+@contextmanager
+def _new_folder(folder: Path) -> Iterator[None]:
+    """Make a folder now, while a mistake in its name costs nothing; an error leaves none behind."""
+    from operant.runs.files import make_folder
+
+    make_folder(folder)
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):  # something was in it before
+            folder.rmdir()
+        raise
 
 
 def _verified(
