@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -338,6 +341,19 @@ def test_refining_in_flight(one: operant.VecEnv) -> None:
     assert cargo[belt.PLATINUM] == pytest.approx(4.2 * 1.36)
 
 
+def test_smelting_never_overfills_the_hold(one: operant.VecEnv) -> None:
+    """Six nickel make more than six platinum at the highest level; what has no room is lost."""
+    put(
+        one,
+        cargo={belt.NICKEL: 30.0},
+        levels={belt.REFINERY: 3},
+        ship={ship.HELD: 30.0},
+    )
+    one.step([belt.REFINE + belt.NICKEL])
+    cargo = one.get_state()["state.cargo"][0]
+    assert cargo.tolist() == [0.0, 0.0, 0.0, 24.0, 6.0, 0.0]
+
+
 def test_the_tug_brings_the_ship_home(one: operant.VecEnv) -> None:
     put(one, log={ship.PLACE: 8}, ship={ship.FUEL: 0.0, ship.CREDITS: 100.0})
     one.step([belt.BEACON])
@@ -385,3 +401,30 @@ def test_picture_shows_the_state(one: operant.VecEnv) -> None:
     assert first.shape == (600, 960, 3)
     put(one, log={ship.PLACE: 3}, ship={ship.FUEL: 2.0})
     assert (one.render_one(0) != first).any(axis=2).sum() > 1000
+
+
+# --- The page -----------------------------------------------------------------------------------
+def test_the_page_has_the_layout() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "prospector.md").read_text(encoding="utf-8")
+    starts = {
+        "ship": belt.SHIP,
+        "cargo": belt.CARGO,
+        "markets": belt.MARKET,
+        "sites": belt.SITE,
+        "season": belt.SEASON_PART,
+        "travel": belt.TRAVEL,
+        "scan": belt.SCAN,
+        "mine": belt.MINE,
+        "sell": belt.SELL,
+        "fuel": belt.REFUEL,
+        "repair": belt.REPAIR,
+        "upgrade": belt.UPGRADE,
+        "refine": belt.REFINE,
+    }
+    rows = re.findall(r"^\| (\d+)–(\d+) \| (\w+)", page, re.M)
+    assert {name: int(first) for first, _, name in reversed(rows)} == starts
+    observed, acted = rows[:7], rows[7:]
+    for table, size in ((observed, belt.OBS_DIM), (acted, belt.WAIT)):
+        assert int(table[-1][1]) == size - 1
+        for (_, last, _), (first, _, _) in itertools.pairwise(table):
+            assert int(first) == int(last) + 1

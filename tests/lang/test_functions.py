@@ -371,6 +371,12 @@ def test_refused_entry_points(tmp_path: Path, functions: str, message: str) -> N
     assert refused(tmp_path, text).startswith(message)
 
 
+def test_parameters_are_given_once(tmp_path: Path) -> None:
+    before = "def f(p, q):\n    return p.gravity + q.gravity\n"
+    text = written("y = f(params, params)  #!", before)
+    assert refused(tmp_path, text) == "f() is given the parameters twice"
+
+
 def test_a_mask_needs_actions_that_are_counted(tmp_path: Path) -> None:
     functions = f"{STEP}        return 0.0, True\n\n{OBSERVE}"
     functions += "\n    def action_mask(state, mask):\n        pass\n"

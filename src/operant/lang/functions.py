@@ -154,6 +154,8 @@ class _Body(Expressions):
             raise LanguageError(
                 f"{place}: {function.__name__}() takes {len(names)} arguments, got {len(kinds)}"
             )
+        if kinds.count(PARAMS) > 1:
+            raise LanguageError(f"{place}: {function.__name__}() is given the parameters twice")
         super().__init__(library, function, dict(zip(names, kinds, strict=True)), first)
         self.tree = tree
         self.returns: list[tuple[ast.AST, Any]] = []
