@@ -350,6 +350,15 @@ ENTRIES = {
     STEP + "        return 0.0, True\n\n    def observe(state, obs):\n        obs[2] = 1.0  #!\n": (
         "index 2 of obs is outside 0..1"
     ),
+    STEP + "        return 0.0, True\n\n    def observe(state):\n        state.x[0] = 1.0  #!\n": (
+        "observe() and action_mask() look at the state; only step() changes it"
+    ),
+    STEP
+    + "        return 0.0, True\n\n"
+    + OBSERVE
+    + "\n    def action_mask(state, mask):\n        row = state.x\n        row[:] = 1.0  #!\n": (
+        "observe() and action_mask() look at the state; only step() changes it"
+    ),
     STEP
     + "        return 0.0, True\n\n"
     + OBSERVE
@@ -369,6 +378,14 @@ ENTRIES = {
 def test_refused_entry_points(tmp_path: Path, functions: str, message: str) -> None:
     text = HEAD + ENV.format(functions=functions, actions="Discrete(3)")
     assert refused(tmp_path, text).startswith(message)
+
+
+def test_a_helper_of_step_may_write_what_the_same_helper_of_observe_may_not(tmp_path: Path) -> None:
+    functions = STEP + "        nothing(state)\n        return 0.0, True\n\n"
+    functions += "    def observe(state, obs):\n        nothing(state)\n"
+    text = HEAD + ENV.format(functions=functions, actions="Discrete(3)")
+    text = text.replace("    state.n[0] = 1\n", "    state.n[0] = 1  #!\n")
+    assert refused(tmp_path, text).startswith("observe() and action_mask() look at the state")
 
 
 def test_parameters_are_given_once(tmp_path: Path) -> None:

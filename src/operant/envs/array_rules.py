@@ -79,6 +79,7 @@ class ArrayRules(Rules):
             place = f"{code.co_filename}:{code.co_firstlineno}"
             wanted = (FLOAT, BOOL) if name == "step" else NOTHING
             given = [kinds[argument] for argument in arguments(function)]
+            library.look_only(name in ("observe", "action_mask"))
             compiled[name] = library.compile(function, given, place, wanted)
         return library, compiled
 

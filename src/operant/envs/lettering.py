@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
+import numpy as np
+from numpy.typing import NDArray
+
 from operant.envs.canvas import Canvas, Color
+
+Floats = NDArray[np.float64]
 
 _STROKES = {
     "A": "002640 1232", "B": "00063645443303 3342413000", "C": "4536160501103041",
@@ -19,6 +26,18 @@ _STROKES = {
 }  # fmt: skip
 """Points of each line on a grid of 5 x 7, two digits a point."""
 _ADVANCE = 6.0
+
+
+def _lines(strokes: str) -> Floats:
+    """The straight pieces [n, 2, 2] of a letter: from where to where, x and y."""
+    pieces = []
+    for stroke in strokes.split():
+        points = [(int(stroke[k]), int(stroke[k + 1])) for k in range(0, len(stroke), 2)]
+        pieces += list(itertools.pairwise(points))
+    return np.array(pieces, np.float64)
+
+
+_LINES = {sign: _lines(strokes) for sign, strokes in _STROKES.items()}
 
 
 def text_width(text: str, height: float) -> float:
@@ -41,11 +60,26 @@ def write(
     """
     unit = height / 6.0
     x -= text_width(text, height) * {"left": 0.0, "center": 0.5, "right": 1.0}[align]
-    for place, sign in enumerate(text.upper()):
-        left = x + place * _ADVANCE * unit
-        for stroke in _STROKES.get(sign, "").split():
-            points = [
-                (left + int(stroke[k]) * unit, y + int(stroke[k + 1]) * unit)
-                for k in range(0, len(stroke), 2)
-            ]
-            canvas.polyline(points, color, max(1.1 * unit, height / 8))
+    pieces = [
+        _LINES[sign] + (place * _ADVANCE, 0.0)
+        for place, sign in enumerate(text.upper())
+        if sign in _LINES
+    ]
+    if pieces:
+        lines = np.concatenate(pieces) * unit + (x, y)
+        canvas.polygon(_one_outline(lines, 0.55 * unit), color)
+
+
+def _one_outline(lines: Floats, radius: float) -> Floats:
+    """All lines ([n, 2, 2]) with square ends as one outline [m, 2]: a word is one shape to paint.
+
+    It goes around one rectangle after the other, all in the same sense, and back over the corners
+    it jumped from, so that the jumps enclose nothing.
+    """
+    start, end = lines[:, 0], lines[:, 1]
+    ahead = end - start
+    ahead *= radius / np.hypot(*ahead.T)[:, None]
+    aside = ahead[:, ::-1] * (-1.0, 1.0)
+    start, end = start - ahead, end + ahead
+    loops = np.stack([start - aside, start + aside, end + aside, end - aside, start - aside], 1)
+    return np.concatenate([loops.reshape(-1, 2), loops[-2::-1, 0]])

@@ -21,6 +21,7 @@ from operant.envs.canvas import Canvas
 from operant.envs.env import Env
 from operant.envs.prospector_map import (
     ABUNDANCE,
+    ACTIONS,
     BASE_PRICE,
     BEACON,
     CARGO,
@@ -39,6 +40,7 @@ from operant.envs.prospector_map import (
     N_UPGRADES,
     NEAR,
     OBS_DIM,
+    OBSERVATIONS,
     PIRATES,
     RADIATION,
     RADIATOR,
@@ -96,6 +98,8 @@ from operant.envs.prospector_ship import (
 )
 from operant.lang import Arrays, clip, float32, floor, int32, maximum, minimum, to_float
 
+__all__ = ["ACTIONS", "N_ACTIONS", "OBSERVATIONS", "OBS_DIM", "SEASON", "Prospector"]
+
 SEASON = 240
 """Watches; then the season is over, and the broker takes what is left in the hold."""
 REWARD_CREDITS = 100.0
@@ -130,6 +134,8 @@ def open_markets(state: Any, random: Any) -> None:
 
 
 # --- What the belt does by itself, each watch ---------------------------------------------------
+COOLING, COOLING_STEP = 0.04, 0.025
+"""Heat that goes in a watch, and more of it for each level of the radiator."""
 SHOCK = 0.05
 """Chance in a watch that a station suddenly wants much more of a commodity, or much less."""
 
@@ -183,7 +189,7 @@ def strike(state: Any, random: Any, danger: float) -> None:
 
 def cool(state: Any, order: int) -> None:
     """The ship radiates; twice as much when it does nothing else."""
-    cooling = 0.04 + 0.025 * to_float(state.levels[RADIATOR])
+    cooling = COOLING + COOLING_STEP * to_float(state.levels[RADIATOR])
     if order == WAIT:
         cooling = 2.0 * cooling
     state.ship[HEAT] = maximum(state.ship[HEAT] - cooling, 0.0)
@@ -360,7 +366,6 @@ class Prospector(Env):
             mask[TRAVEL + site] = can_travel(state, site)
         for scan in range(3):
             mask[SCAN + scan] = can_scan(state, scan)
-        fuel, repair = can_fuel(state), can_repair(state)
         for good in range(N_GOODS):
             mask[MINE + 2 * good] = can_mine(state, good, 0)
             mask[MINE + 2 * good + 1] = can_mine(state, good, 1)
@@ -368,7 +373,10 @@ class Prospector(Env):
             for k in range(3):
                 mask[SELL + 3 * good + k] = sell
             mask[REFINE + good] = can_refine(state, good)
-            mask[UPGRADE + good] = can_upgrade(state, good)
+        for part in range(N_UPGRADES):
+            mask[UPGRADE + part] = can_upgrade(state, part)
+        fuel = can_fuel(state)
+        repair = can_repair(state)
         for k in range(3):
             mask[REFUEL + k] = fuel
             mask[REPAIR + k] = repair

@@ -55,13 +55,11 @@ from operant.lang import maximum, minimum, to_float
 FUEL, HULL, HEAT, CREDITS, PARTS, HELD, ALARM = range(7)  # state.ship
 PLACE, FLIGHT, CLOCK, BEACONS, UNKNOWN = range(5)  # state.log
 
-START_CREDITS, START_FUEL = 120.0, 30.0
 HOLD_UNITS, HOLD_STEP = 30.0, 20.0
 TANK_UNITS, TANK_STEP = 40.0, 15.0
 FUEL_PRICE, HULL_PRICE = 1.5, 150.0
 BROKER, RESALE = 0.4, 0.5
 """The parts of its base price that a unit in the hold, of its price that an upgrade counts for."""
-COOLING, COOLING_STEP = 0.04, 0.025
 SCORCH = 0.9
 """Heat above which the hull suffers."""
 
@@ -97,8 +95,9 @@ def warm(state: Any, heat: float) -> None:
 
 
 def load(state: Any, good: int, units: float) -> None:
-    """Put units into the hold; take them out if there are fewer than none."""
-    state.cargo[good] = maximum(state.cargo[good] + units, 0.0)
+    """Put units into the hold, as far as there is room; fewer than none are taken out."""
+    room = capacity(state) - state.ship[HELD]
+    state.cargo[good] = maximum(state.cargo[good] + minimum(units, room), 0.0)
     held = 0.0
     for other in range(N_GOODS):
         held += state.cargo[other]

@@ -237,7 +237,7 @@ class CText:
     def declared(self, kind: Any) -> str:
         """The type of a kind."""
         if isinstance(kind, Array):
-            const = "const " if kind.table else ""
+            const = "const " if kind.table or kind.fixed else ""
             return f"{const}{TYPES[kind.dtype]} *"
         special = {RANDOM: "unsigned *", PARAMS: "const float *", NOTHING: "void"}
         special |= {"trouble": "long long *"}

@@ -259,7 +259,7 @@ class Expressions:
         flat, rest = self.flat_index(node, array)
         if rest:
             label = f"a part of {array.label}"
-            view = Array(array.dtype, rest, label, array.strided, array.table)
+            view = replace(array, shape=rest, label=label)
             text = self.library.dialect.view(array, pointer, flat.text)
             return Value(text, view, acts=flat.acts)
         return self.element(base, flat)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FunctionType
 from typing import Any
 
@@ -59,6 +59,8 @@ class Library:
     tables: dict[str, np.ndarray] = field(default_factory=dict)
     places: list[tuple[str, str, int]] = field(default_factory=list)
     """Where an index is looked at: file and line, the array, its size."""
+    looking: bool = False
+    """Whether functions may not write to the state."""
     _known: dict[Any, Compiled | None] = field(default_factory=dict)
     _names: set[str] = field(default_factory=set)
 
@@ -72,7 +74,7 @@ class Library:
         Raises:
             LanguageError: it does what cannot be compiled.
         """
-        key = (function, tuple(_hashable(kind) for kind in kinds))
+        key = (function, tuple(_hashable(kind) for kind in kinds), self.looking)
         if key in self._known:
             found = self._known[key]
             if found is None:
@@ -89,6 +91,11 @@ class Library:
         self.texts.append(text)
         self._known[key] = compiled = Compiled(name, kind)
         return compiled
+
+    def look_only(self, looking: bool) -> None:
+        """From now on functions may, or may not, write to the state."""
+        self.looking = looking
+        self.state = {name: replace(array, fixed=looking) for name, array in self.state.items()}
 
     def table(self, name: str, values: Cells) -> str:
         """The name of a table of constants in the printed module."""
@@ -111,7 +118,7 @@ class Library:
 def _hashable(kind: Any) -> Any:
     if not isinstance(kind, Array):
         return kind
-    return (kind.dtype, kind.shape, kind.strided, kind.table)
+    return (kind.dtype, kind.shape, kind.strided, kind.table, kind.fixed)
 
 
 def _parsed(function: FunctionType) -> tuple[ast.FunctionDef, int]:
@@ -427,6 +434,8 @@ class _Body(Expressions):
         """Write an element."""
         if array.kind.table:
             self.fail(node, f"{array.kind.label} is a constant")
+        if array.kind.fixed:
+            self.fail(node, "observe() and action_mask() look at the state; only step() changes it")
         value = self.as_kind(node, value, array.kind.kind, f"an element of {array.kind.label}")
         place = self.library.dialect.element(array.kind, array.text, flat)
         return f"{place} = {_CASTS[array.kind.dtype].format(value.text)}"

@@ -29,6 +29,8 @@ class Array:
     strided: bool = False
     table: bool = False
     """Of constants."""
+    fixed: bool = False
+    """Not to be written to here."""
 
     @property
     def kind(self) -> str:

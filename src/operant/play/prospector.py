@@ -42,6 +42,7 @@ from operant.envs.prospector_map import (
     UPGRADES,
     WAIT,
 )
+from operant.envs.prospector_scene import GOODS_COLORS
 from operant.envs.prospector_ship import (
     BEACONS,
     CLOCK,
@@ -75,7 +76,7 @@ MENUS = {
 """The key of each group of actions, its name, its first action and the one after its last."""
 KEYS = "123456789abcdefghi"
 """Of the entries of a menu, in order."""
-COLOURS = ("bright_cyan", "bright_black", "red", "green", "white", "magenta")
+COLOURS = tuple(f"rgb({r},{g},{b})" for r, g, b in GOODS_COLORS)
 _MESSAGES = 24
 _NARROW = 110
 """Columns below which sites and markets are shown in turn: here the one, docked the other."""
@@ -254,15 +255,15 @@ def changes(before: Any, after: Any) -> str:
         units = float(after.cargo[good] - before.cargo[good])
         if abs(units) >= 0.05:
             told.append(f"{units:+.1f} {GOODS[good]}")
-    for name, place, scale, unit in (
-        ("credits", CREDITS, 1.0, ""),
-        ("fuel", FUEL, 1.0, ""),
-        ("hull", HULL, 100.0, " %"),
-        ("heat", HEAT, 100.0, " %"),
+    for name, place, scale, least in (
+        ("credits", CREDITS, 1.0, 0.5),
+        ("fuel", FUEL, 1.0, 0.5),
+        ("% hull", HULL, 100.0, 2.0),
+        ("% heat", HEAT, 100.0, 5.0),
     ):
         amount = scale * float(after.ship[place] - before.ship[place])
-        if abs(amount) >= 0.5:
-            told.append(f"{amount:+.0f}{unit} {name}")
+        if abs(amount) >= least:
+            told.append(f"{amount:+.0f} {name}")
     for site in range(N_SITES):
         if int(after.known[site]) > int(before.known[site]):
             told.append(f"{SITES[site]} {'surveyed' if int(after.known[site]) == 2 else 'seen'}")

@@ -204,13 +204,7 @@ class VecEnv(BaseVecEnv):
         """
         if not self._was_reset or self.closed or self._awaits_reset:
             self._refuse_step()
-        if not (
-            type(actions) is np.ndarray
-            and actions.dtype in self._action_dtypes
-            and actions.shape == self._action_shape
-            and actions.flags.c_contiguous
-        ):
-            actions = as_actions(actions, self.rules.action, self.num_envs)
+        actions = self._taken(actions)
         finished = self._backend.step(actions, time.perf_counter_ns() // 1000)
         if finished < 0:
             raise ValueError(bad_action_message(actions, self.rules.action))
@@ -242,7 +236,7 @@ class VecEnv(BaseVecEnv):
                 steps before that one were taken); in DISABLED mode an episode that ended before
                 the last step.
         """
-        rows = [as_actions(row, self.rules.action, self.num_envs) for row in actions]
+        rows = [self._taken(row) for row in actions]
         if not rows:
             raise ValueError("step_many needs at least one step of actions")
         shape = (len(rows), self.num_envs)
@@ -310,6 +304,17 @@ class VecEnv(BaseVecEnv):
         return self._backend if self.backend == "cpu" else None  # type: ignore[return-value]
 
     # Inside ---------------------------------------------------------------------------------
+    def _taken(self, actions: Any) -> np.ndarray:
+        """Actions as backends take them: as they are, if they can be."""
+        if (
+            type(actions) is np.ndarray
+            and actions.dtype in self._action_dtypes
+            and actions.shape == self._action_shape
+            and actions.flags.c_contiguous
+        ):
+            return actions
+        return as_actions(actions, self.rules.action, self.num_envs)
+
     def _created(self, chosen: Choice, may_fall_back: bool) -> Backend:
         """The backend, or if it may be another one and this one does not work, the reference."""
         limit = self.max_episode_steps or NO_LIMIT

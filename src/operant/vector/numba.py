@@ -85,6 +85,7 @@ class NumbaBackend:
     def observe(self) -> None:
         """Write the observations and the masks from the states."""
         self._observe(self._table)
+        self.check()
 
     def state_changed(self) -> None:
         """Note that someone else wrote to the buffers."""
