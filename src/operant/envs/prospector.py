@@ -152,7 +152,8 @@ def drift_prices(state: Any, random: Any, volatility: float) -> None:
         state.demand[station, good] = demand
         state.price[station, good] = clip(price, LEAST_PRICE, MOST_PRICE)
     if random.chance(SHOCK * volatility):
-        state.demand[random.integers(N_STATIONS), good] = random.uniform(0.3, 2.5)
+        wanted = random.uniform(0.3, 2.5)
+        state.demand[random.integers(N_STATIONS), good] = wanted
 
 
 def drift_hazards(state: Any, random: Any) -> None:
