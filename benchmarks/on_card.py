@@ -1,6 +1,6 @@
 """Everything about a card in one run: parity, environments, PPO, learning, what leaves it.
 
-    python benchmarks/on_card.py results.json [parity envs ppo learning copies]
+    python benchmarks/on_card.py results.json [parity envs ppo learning copies prospector]
 
 The figures are one JSON file in the frame of every benchmark; the parts that are not named are left
 out. Takes some minutes, most of them to compile.
@@ -167,12 +167,54 @@ def copies() -> list[dict[str, Any]]:
     return [{"what": "copies", "steps": 100, "launches": len(names), "copies_to_the_host": reads}]
 
 
+def prospector(num_envs: int = 4096) -> list[dict[str, Any]]:
+    """The game with a state of arrays: a season against the host, alone, and trained on."""
+    card, cpu = (
+        operant.make("Prospector-v0", num_envs, backend=b, seed=1) for b in ("cuda", "cpu")
+    )
+    equal = np.array_equal(card.reset()[0].cpu().numpy(), cpu.reset()[0])
+    for step in range(300):
+        actions = random_actions(card.rules.action, num_envs, step)
+        pairs = zip(card.step(actions)[:4], cpu.step(actions)[:4], strict=True)
+        equal &= all(np.array_equal(a.cpu().numpy(), b) for a, b in pairs)
+    row = {"what": "parity", "env": "Prospector-v0", "num_envs": num_envs, "steps": 300}
+    found: list[dict[str, Any]] = [{**row, "equal_to_the_bit": bool(equal)}]
+    sizes = [8192, 65_536, 1 << 18, 1 << 20]
+    everyone = env_bench.contenders(["Prospector-v0"], sizes, [1], [], ["cuda"], False)
+    for doing in env_bench.measure(everyone, 5, 0.3):
+        print(doing, flush=True)
+    found += [{"what": "environments", **row} for row in env_bench.records(everyone)]
+    for engine, precision, level in (
+        ("eager", "fp32", "off"),
+        ("graph", "tf32", "on"),
+        ("graph", "bf16", "on"),
+    ):
+        setting = Setting(
+            env="Prospector-v0",
+            num_envs=8192,
+            num_steps=64,
+            epochs=2,
+            minibatches=16,
+            device="cuda",
+            engine=engine,
+            precision=precision,
+            compile=level,
+        )
+        trainers = ppo_bench.contenders(setting, [])
+        for doing in ppo_bench.measure(trainers, 3, 1.0):
+            print(engine, precision, doing, flush=True)
+        found.append({"what": "ppo", **ppo_bench.records(trainers)[0]})
+        print(found[-1], flush=True)
+    return found
+
+
 PARTS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "parity": parity,
     "envs": envs,
     "ppo": ppo,
     "learning": learning,
     "copies": copies,
+    "prospector": prospector,
 }
 
 

@@ -14,8 +14,10 @@ from operant.envs import env_ids, get_env
 
 @pytest.mark.parametrize("env_id", env_ids())
 def test_built_in_environments_pass(
-    env_id: str, failures: Callable[[type], dict[str, str]]
+    env_id: str, failures: Callable[[type], dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    few = 30 if env_id == "Prospector-v0" else 100  # whole episodes are compared in tests/envs
+    monkeypatch.setattr("operant.check_plays.MAX_STEPS", few)
     assert failures(get_env(env_id)) == {}
 
 

@@ -315,9 +315,9 @@ def test_training_is_that_of_the_eager_engine(target_kl: float) -> None:
 
 
 def test_the_same_seed_gives_the_same_bits_and_so_does_a_run_that_goes_on(tmp_path: Any) -> None:
-    options = {"num_envs": 16, "minibatches": 2, "hidden": (8,)}
+    options = {"num_envs": 8, "minibatches": 2, "hidden": (8,)}
     options["precision"] = "auto" if ON_CARD else "fp32"
-    size = 16 * 6
+    size = 8 * 6
     whole, again = (made("Pendulum-v1", **options).learn(3 * size) for _ in range(2))
     assert torch.equal(weights(whole), weights(again))
     half = made("Pendulum-v1", **options)
@@ -325,7 +325,7 @@ def test_the_same_seed_gives_the_same_bits_and_so_does_a_run_that_goes_on(tmp_pa
     half.learn(3 * size, _Until(2 * size))
     half.save(tmp_path)
     batch = operant.make(
-        "Pendulum-v1", 16, backend="cuda", autoreset_mode="SameStep", max_episode_steps=4
+        "Pendulum-v1", 8, backend="cuda", autoreset_mode="SameStep", max_episode_steps=4
     )
     other = PPO.load(tmp_path, batch, device=DEVICE)
     assert other.engine.name == "fused"

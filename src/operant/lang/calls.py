@@ -1,0 +1,180 @@
+"""Calls in an imperative function: words, draws of random numbers, the author's functions."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from dataclasses import replace
+from types import FunctionType
+from typing import Any
+
+from operant.lang import words
+from operant.lang.expressions import Expressions, constant, local
+from operant.lang.kinds import (
+    BOOL,
+    FLOAT,
+    INT,
+    NUMBERS,
+    OUTSIDE,
+    PARAMS,
+    RANDOM,
+    STATE,
+    Array,
+    Value,
+    described,
+)
+from operant.lang.source import COMPOSED
+
+_COMPOSED = {getattr(words, name): name for name in COMPOSED}
+_INSTRUCTIONS = {words.floor: "floor", words.ceil: "ceil", words.sqrt: "sqrt"}
+_EXTREMA = {
+    words.minimum: "minimum",
+    builtins.min: "minimum",
+    words.maximum: "maximum",
+    builtins.max: "maximum",
+}
+_DRAWS = {"uniform": (0, 2), "integers": (1, 2), "chance": (1, 1), "normal": (0, 0)}
+
+
+class Calls(Expressions):
+    """Writes calls."""
+
+    def call(self, node: ast.Call) -> Value:
+        """A word, a draw of random numbers, or a function of the author's."""
+        if node.keywords or any(isinstance(part, ast.Starred) for part in node.args):
+            self.fail(node, "arguments are given by position")
+        if isinstance(node.func, ast.Attribute):
+            owner = node.func.value
+            if isinstance(owner, ast.Name) and self.arguments.get(owner.id) == RANDOM:
+                return self.draw(node, local(owner.id), node.func.attr)
+        function = self.visit(node.func)
+        if function.kind != OUTSIDE:
+            self.fail(node, f"{ast.unparse(node.func)} cannot be called")
+        called = function.value
+        try:
+            hash(called)
+        except TypeError:
+            self.fail(node, f"{ast.unparse(node.func)} cannot be compiled")
+        found = self.word(node, called)
+        if found is not None:
+            return found
+        if isinstance(called, FunctionType):
+            return self.own_function(node, called)
+        self.fail(node, f"{ast.unparse(node.func)}() cannot be compiled; see operant.lang")
+
+    def word(self, node: ast.Call, called: Any) -> Value | None:
+        """One of the words of `operant.lang` or of Python; None for another function."""
+        if called in _COMPOSED:
+            self.library.words.add(_COMPOSED[called])
+            values = [self.number(part, FLOAT) for part in self.counted(node, *_takes(called))]
+            return self.called(f"{_COMPOSED[called]}_exact", values, FLOAT)
+        if called in _INSTRUCTIONS:
+            (part,) = self.counted(node, 1, 1)
+            return self.called(_INSTRUCTIONS[called], [self.number(part, FLOAT)], FLOAT)
+        if called in _EXTREMA:
+            return self.extremum(node, _EXTREMA[called])
+        if called in (words.to_float, builtins.float):
+            return self.to_float(node)
+        if called in (words.to_int, builtins.int):
+            value = self.number(self.counted(node, 1, 1)[0])
+            return value if value.kind == INT else self.called("i64", [value], INT)
+        if called is builtins.bool:
+            value = self.number(self.counted(node, 1, 1)[0])
+            return value if value.kind == BOOL else self.combined("({0} != 0)", [value], BOOL)
+        if called in (words.abs, builtins.abs):
+            value = self.number(self.counted(node, 1, 1)[0])
+            if value.kind == BOOL:
+                self.fail(node, "abs() of a truth value")
+            return self.called("fabs" if value.kind == FLOAT else "abs", [value], value.kind)
+        if called is words.logical_not:
+            value = self.condition(self.counted(node, 1, 1)[0])
+            return self.combined("(not {0})", [value], BOOL)
+        if called is words.where:
+            test, *rest = self.counted(node, 3, 3)
+            chooser = self.condition(test)
+            a, b = self.same(node, [self.number(part) for part in rest], "where()")
+            return self.called("pick", [chooser, a, b], a.kind)
+        if called is builtins.len:
+            value = self.visit(self.counted(node, 1, 1)[0])
+            if not isinstance(value.kind, Array):
+                self.fail(node, f"len() of {described(value.kind)}")
+            return self.constant(node, value.kind.shape[0])
+        if called is builtins.range:
+            self.fail(node, "range() belongs into a for")
+        if called is builtins.print:
+            self.fail(node, "print() is not compiled; watch the reference backend in a debugger")
+        return None
+
+    def to_float(self, node: ast.Call) -> Value:
+        """``to_float(x)``."""
+        value = self.number(self.counted(node, 1, 1)[0])
+        if value.kind == INT:
+            return self.as_kind(node, value, FLOAT, "to_float()")
+        return value if value.kind == FLOAT else self.called("f32", [value], FLOAT)
+
+    def called(self, name: str, values: list[Value], kind: Any) -> Value:
+        """The call of a function of the printed module."""
+        places = ", ".join(f"{{{k}}}" for k in range(len(values)))
+        return self.combined(f"{name}({places})", values, kind)
+
+    def extremum(self, node: ast.Call, word: str) -> Value:
+        """The least or greatest of two or more."""
+        values = [self.number(part) for part in self.counted(node, 2, 8)]
+        values = self.same(node, values, f"{word}()")
+        if values[0].kind == BOOL:
+            self.fail(node, f"{word}() of truth values")
+        name = word if values[0].kind == FLOAT else {"minimum": "least", "maximum": "most"}[word]
+        template = "{0}"
+        for k in range(1, len(values)):
+            template = f"{name}({template}, {{{k}}})"
+        return self.combined(template, values, values[0].kind)
+
+    def counted(self, node: ast.Call, least: int, most: int) -> list[ast.expr]:
+        """The arguments, if there are as many as there should be."""
+        if not least <= len(node.args) <= most:
+            wanted = str(least) if least == most else f"{least} to {most}"
+            what = ast.unparse(node.func)
+            self.fail(node, f"{what}() takes {wanted} arguments, got {len(node.args)}")
+        return node.args
+
+    def draw(self, node: ast.Call, random: str, name: str) -> Value:
+        """``random.uniform()`` and its kin."""
+        if name not in _DRAWS:
+            known = ", ".join(f"{draw}()" for draw in _DRAWS)
+            self.fail(node, f"random numbers have no {name}(); there are {known}")
+        given = self.counted(node, *_DRAWS[name])
+        kind = INT if name == "integers" else FLOAT
+        values = [self.number(part, kind) for part in given]
+        match name, values:
+            case "uniform", []:
+                return Value(f"draw({random})", FLOAT, acts=True)
+            case "uniform", [high]:
+                values = [constant(0.0), high]
+            case "integers", [count]:
+                values = [self.constant(node, 0), count]
+            case "normal", _:
+                self.library.words |= {"log", "cos"}
+        result = {"integers": INT, "chance": BOOL}.get(name, FLOAT)
+        drawn = self.called(f"draw_{name}", [Value(random, RANDOM), *values], result)
+        return replace(drawn, acts=True)
+
+    def own_function(self, node: ast.Call, function: FunctionType) -> Value:
+        """Another function of the author's, compiled for the kinds it is given."""
+        values = [self.visit(part) for part in node.args]
+        for part, value in zip(node.args, values, strict=True):
+            good = value.kind in (*NUMBERS, STATE, RANDOM, PARAMS) or isinstance(value.kind, Array)
+            if not good:
+                self.fail(part, f"a function is given numbers and arrays, not {value.text}")
+        called = self.library.compile(function, [value.kind for value in values], self.place(node))
+        given: list[Value] = []
+        for value in values:
+            arrays = [Value(f"{value.text}_{name}", STATE) for name in self.library.state]
+            given += arrays if value.kind == STATE else [value]
+        given += [Value(name, INT) for name in self.library.dialect.extra]
+        return replace(self.called(called.name, given, called.returns), acts=True)
+
+
+def _takes(word: Any) -> tuple[int, int]:
+    """How many arguments a composed word takes, at least and at most."""
+    count = 2 if word is words.atan2 else 1
+    return count, count
