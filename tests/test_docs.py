@@ -25,7 +25,9 @@ def test_pages_show_the_example_as_it_is(page: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["reference", "cpu"])
-def test_the_example_runs_and_registers(backend: str) -> None:
+def test_the_example_runs_and_registers(backend: str, monkeypatch) -> None:
+    known = "operant.envs.registry._REGISTERED"
+    monkeypatch.setattr(known, {})  # forgotten afterwards: other tests list what is registered
     namespace: dict[str, object] = {"__name__": "lander"}
     exec(compile(EXAMPLE, str(ROOT / "examples" / "lander.py"), "exec"), namespace)
     operant.register("Lander-v0", namespace["Lander"])  # type: ignore[arg-type]

@@ -64,7 +64,11 @@ def declared(**entries: Any) -> type[Arrays]:
     return type("Made", (Arrays,), entries)
 
 
-@pytest.mark.parametrize("value", [3, 0.5, "x", float32, np.zeros(3), [1], lambda self: 1], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    "value",
+    [3, 0.5, "x", float32, np.zeros(3), [1], lambda self: 1],
+    ids=lambda value: type(value).__name__,
+)
 def test_what_is_no_array(value: Any) -> None:
     with pytest.raises(TypeError, match=r"Made.speed must be an array such as float32\[4\], int32"):
         declared(board=float32[3], speed=value)
