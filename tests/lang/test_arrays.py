@@ -187,3 +187,10 @@ def test_tables(values: np.ndarray, dtype: Any, kind: type) -> None:
 def test_tables_hold_numbers(values: np.ndarray) -> None:
     with pytest.raises(TypeError, match=f"an array of {values.dtype}"):
         as_cells(values)
+
+
+def test_cells_can_be_looked_at() -> None:
+    cells = np.arange(3, dtype=np.int32).view(Cells)
+    assert str(cells) == "[0 1 2]"
+    assert repr(cells) == "array([0, 1, 2], dtype=int32)"
+    assert f"{cells}" == "[0 1 2]"

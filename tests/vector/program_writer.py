@@ -118,7 +118,7 @@ class Program(operant.Env):
                 state.u[j, i] = random.integers(256)
         for i in range(5):
             state.n[i] = random.integers(-100, 100)
-        state.h[0] = random.integers(-(2**31), 2**31 - 1)
+        state.h[0] = random.integers(-(2**15), 2**15) * 65536 + random.integers(65536)
         for i in range(7):
             state.b[i] = random.chance(0.5)
 

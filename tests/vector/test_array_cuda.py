@@ -66,6 +66,53 @@ def mean_and_spread(row, random):
     return mean, spread + 0.001 * random.uniform()
 
 
+LIMITS = (float("inf"), -1.0, float("nan"), float("-inf"))
+
+
+def bump_word(state):
+    state.words[1] += 1
+    return state.words[1] % 6
+
+
+def outcome(state, random):
+    """Its result is handed on as it is."""
+    return state.rows[random.integers(4)][0] - state.rows[random.integers(4)][1], False
+
+
+class Traps(operant.Env):
+    """What C++ would order, wrap around or refuse by itself."""
+
+    class State(Arrays):
+        rows = float32[4, 2]
+        words = int32[6]
+
+    observation_space = Box(-np.inf, np.inf, (14,))
+    action_space = Discrete(70)
+    max_episode_steps = 12
+
+    def reset(state, random):
+        for k in range(4):
+            state.rows[k, 0], state.rows[k, 1] = random.uniform(), random.normal()
+
+    def step(state, action, random):
+        state.words[random.integers(6)] += random.integers(9)
+        state.words[0] = state.words[bump_word(state)] + state.words[1]
+        big = 1 << 62
+        for _ in range(action):
+            big = big * 3 + 7
+        state.words[2] = (big >> 40) & 255
+        state.words[3] = ((7 << action) & 65535) if action < 64 else 0
+        state.words[4] = to_int(clip01(LIMITS[action % 4]) * 3.0) if action % 4 != 2 else 5
+        return outcome(state, random)
+
+    def observe(state, obs):
+        for k in range(4):
+            obs[k] = state.rows[k, 0]
+            obs[4 + k] = state.rows[k, 1]
+        for k in range(6):
+            obs[8 + k] = state.words[k]
+
+
 class Everything(operant.Env):
     """A bit of everything the language has, in no order C++ would keep by itself."""
 
@@ -175,6 +222,10 @@ def test_every_word_is_the_same_on_the_card(mode):
     assert play(Everything, mode, num_envs=5, steps=40) > 5
 
 
+def test_order_and_overflow_are_the_same_on_the_card():
+    assert play(Traps, "SameStep", num_envs=6, steps=40) > 5
+
+
 @pytest.mark.parametrize("num_envs", [1, 64, 65, 200])
 def test_any_number_of_environments(snake, num_envs):
     assert play(snake, "SameStep", num_envs, steps=12) >= 0
@@ -261,7 +312,7 @@ def test_the_fused_engine_of_the_card_says_why_it_cannot(snake):
 def test_equal_rules_give_equal_text(snake):
     first, second = (array_cuda_source(Rules.of(snake), "1")[0] for _ in range(2))
     assert first == second
-    assert "DEVICE Result_rule_step rule_step(" in operant.inspect(snake).cuda
+    assert "DEVICE Result_float_bool rule_step(" in operant.inspect(snake).cuda
     with pytest.raises(ValueError, match=r"see \.triton"):
         operant.inspect("CartPole-v1").cuda  # noqa: B018
     with pytest.raises(ValueError, match="made of arrays"):

@@ -38,6 +38,45 @@ def test_snake_compiles(compiler, monkeypatch, architecture):
     assert compile_source(compiler, source, options)[:4] == b"\x7fELF"
 
 
+INFINITE = """
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+import operant
+from operant.lang import Arrays, float32
+
+LIMITS = (float("inf"), -1.0, float("-inf"), float("nan"))
+
+
+def outcome(state, action):
+    return state.x[0] + LIMITS[action], state.x[0] > 3.0
+
+
+class Handed(operant.Env):
+    class State(Arrays):
+        x = float32[2]
+
+    observation_space = Box(-1, 1, (1,), np.float32)
+    action_space = Discrete(4)
+
+    def reset(state, random):
+        state.x[0] = random.normal() + random.uniform()
+
+    def step(state, action):
+        return outcome(state, action)
+
+    def observe(state, obs):
+        obs[0] = state.x[0]
+"""
+
+
+def test_infinite_tables_and_results_handed_on_compile(compiler, tmp_path, monkeypatch):
+    (tmp_path / "handed.py").write_text(INFINITE)
+    monkeypatch.syspath_prepend(tmp_path)
+    source, _ = array_cuda_source(Rules.of(importlib.import_module("handed").Handed), "test")
+    assert compile_source(compiler, source, ("--gpu-architecture=sm_90", *_OPTIONS))
+
+
 def test_what_the_compiler_refuses_is_said(compiler):
     with pytest.raises(RuntimeError, match=r"operant\.cu\(1\): error"):
         compile_source(compiler, "int broken(", ("--gpu-architecture=sm_90",))

@@ -27,7 +27,7 @@ from operant.cli import (
     train,
     tune,
 )
-from operant.cli.interrupts import Interrupts
+from operant.cli.interrupts import Interrupts, arrived
 from operant.cli.screen import Interrupted, UserError, errors, printable, verb
 
 app = typer.Typer(
@@ -84,13 +84,13 @@ def main() -> None:
             _say(str(mistake), "red")
             sys.exit(2)
         except (Interrupted, KeyboardInterrupt) as stop:
-            interrupts.arrived()
+            arrived()
             _say(str(stop) or "interrupted")
             sys.exit(130)
         except Exception:
             if not interrupts.asked:
                 raise
-            interrupts.arrived()  # what a compiler makes of an interrupt in its callback
+            arrived()  # what a compiler makes of an interrupt in its callback
             _say("interrupted")
             sys.exit(130)
 

@@ -2,7 +2,7 @@
 
 Python raises `KeyboardInterrupt` wherever the main thread happens to be. Inside a callback of the
 garbage collector or of a compiler it is printed and dropped, or turned into another error, and the
-command goes on as if nobody had asked. So it is raised again, once a second, until it arrives.
+command goes on as if nobody had asked. So it is raised again, every two seconds, until it arrives.
 """
 
 from __future__ import annotations
@@ -13,7 +13,12 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-_PATIENCE_S = 1.0
+_PATIENCE_S = 2.0
+
+
+def arrived() -> None:
+    """Stop asking: the interrupt is being dealt with."""
+    signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 class Interrupts:
@@ -31,14 +36,10 @@ class Interrupts:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.arrived()
+        arrived()
         for number, handler in self._before.items():
             signal.signal(number, handler)
         sys.unraisablehook = self._complain
-
-    def arrived(self) -> None:
-        """Stop asking: the interrupt is being dealt with."""
-        signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.asked = True

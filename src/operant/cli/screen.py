@@ -12,6 +12,7 @@ from typing import IO, Any, ParamSpec, cast
 from rich.console import Console
 from rich.markup import escape
 
+from operant.cli.interrupts import arrived
 from operant.text import printable
 
 __all__ = ["Interrupted", "UserError", "errors", "file_trouble", "literal", "mistakes", "output"]
@@ -80,6 +81,7 @@ def verb(command: Callable[P, None]) -> Callable[P, None]:
         try:
             command(*args, **kwargs)
         except KeyboardInterrupt:  # the command-line library would end it with words of its own
+            arrived()
             raise Interrupted from None
 
     return interruptible

@@ -16,6 +16,7 @@ import typer
 from typer import Option
 
 from operant.cli.compile_status import compile_status
+from operant.cli.interrupts import arrived
 from operant.cli.screen import (
     Interrupted,
     UserError,
@@ -94,6 +95,7 @@ def train(
     try:
         _train(session, advice, as_json)
     except KeyboardInterrupt:  # before or after the time in which signals are handled
+        arrived()
         raise Interrupted(f"interrupted; {_saved(session)}; {advice.resume}") from None
 
 

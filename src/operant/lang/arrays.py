@@ -123,6 +123,15 @@ class Cells(np.ndarray):
             return value
         return value.item()
 
+    def __repr__(self) -> str:  # NumPy's own counts from the end
+        return repr(np.asarray(self))
+
+    def __str__(self) -> str:
+        return str(np.asarray(self))
+
+    def __format__(self, spec: str) -> str:
+        return format(np.asarray(self), spec)
+
     def __setitem__(self, index: Any, value: Any) -> None:
         super().__setitem__(_inside(self, index), value)
 
@@ -143,6 +152,8 @@ def as_cells(array: np.ndarray) -> Cells:
     kinds: dict[str, Any] = {"f": np.float32, "i": np.int64, "u": np.int64, "b": np.bool_}
     if array.dtype.kind not in kinds:
         raise TypeError(f"an array of {array.dtype}")
+    if array.dtype.kind == "u" and (array > np.iinfo(np.int64).max).any():
+        raise TypeError("an array with numbers beyond 64 bits")
     table = array.astype(kinds[array.dtype.kind]).view(Cells)
     table.flags.writeable = False
     return table

@@ -79,6 +79,8 @@ class Assignments(Calls):
 
     def target(self, target: ast.expr, value: Value) -> str:
         """The line that writes `value`."""
+        if isinstance(value.kind, Array):
+            self.fail(target, "an array is copied with a loop, element by element")
         if value.kind not in NUMBERS:
             self.fail(target, f"{described(value.kind)} cannot be kept in a variable")
         match target:
@@ -149,8 +151,8 @@ class Assignments(Calls):
     def augment_element(self, node: ast.AugAssign, target: ast.Subscript) -> None:
         """``array[i] += value``: the index is computed once, and before the value, which may call
         what changes it."""
-        if any(isinstance(part, ast.Call) for part in ast.walk(target)):
-            self.fail(node, "a call in the index; give its result a name first")
+        if any(isinstance(part, ast.Call) for part in ast.walk(target.value)):
+            self.fail(node, "a call in what is written to; give its result a name first")
         array = self.visit(target.value)
         if not isinstance(array.kind, Array):
             self.fail(node, f"{ast.unparse(target.value)} cannot be written to")

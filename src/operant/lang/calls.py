@@ -33,6 +33,7 @@ _EXTREMA = {
     words.maximum: "maximum",
     builtins.max: "maximum",
 }
+_MOST_CHOICES = 1 << 24
 _DRAWS = {"uniform": (0, 2), "integers": (1, 2), "chance": (1, 1), "normal": (0, 0)}
 
 
@@ -77,7 +78,9 @@ class Calls(Expressions):
             return self.to_float(node)
         if called in (words.to_int, builtins.int):
             value = self.number(self.counted(node, 1, 1)[0])
-            return value if value.kind == INT else self.called("i64", [value], INT)
+            if value.kind == INT:
+                return value
+            return self.called("whole64" if value.kind == FLOAT else "i64", [value], INT)
         if called is builtins.bool:
             value = self.number(self.counted(node, 1, 1)[0])
             return value if value.kind == BOOL else self.combined("({0} != 0)", [value], BOOL)
@@ -145,6 +148,10 @@ class Calls(Expressions):
         given = self.counted(node, *_DRAWS[name])
         kind = INT if name == "integers" else FLOAT
         values = [self.number(part, kind) for part in given]
+        if name == "integers" and all(value.known for value in values):
+            count = values[-1].value - (values[0].value if len(values) == 2 else 0)
+            if not 1 <= count <= _MOST_CHOICES:
+                self.fail(node, f"integers() chooses among 1 to 2**24 numbers, got {count}")
         match name, values:
             case "uniform", []:
                 return Value(f"draw({random})", FLOAT, acts=True)

@@ -13,6 +13,7 @@ from operant.lang.kinds import BOOL, FLOAT, INT, NOTHING, PARAMS, RANDOM, Array,
 
 TYPES = {"float32": "float", "int32": "int", "uint8": "unsigned char", "bool": "unsigned char"}
 TYPES |= {"int64": "long long"}
+_SHIFTS = {"<<": "shift_left", ">>": "shift_right"}
 _NUMBERS = {FLOAT: "float", INT: "long long", BOOL: "bool"}
 
 
@@ -47,7 +48,7 @@ class Dialect(Protocol):
         """``a if test else b``."""
 
     def whole(self, sign: str, a: str, b: str) -> str:
-        """``a // b`` or ``a % b`` of ints, as Python rounds."""
+        """Arithmetic of ints: 64 bits that wrap around, ``//`` and ``%`` as Python rounds."""
 
     def simple(self, line: str) -> str:
         """A statement of one line."""
@@ -103,7 +104,7 @@ class PythonText:
 
     def whole(self, sign: str, a: str, b: str) -> str:
         """See `Dialect`."""
-        return f"({a} {sign} {b})"
+        return f"{_SHIFTS[sign]}({a}, {b})" if sign in _SHIFTS else f"({a} {sign} {b})"
 
     def simple(self, line: str) -> str:
         """See `Dialect`."""
@@ -145,6 +146,9 @@ class CText:
 
     extra: tuple[str, ...] = ("stride", "trouble")
 
+    def __init__(self) -> None:
+        self._structs: set[str] = set()
+
     def element(self, array: Array, pointer: str, flat: str) -> str:
         """See `Dialect`."""
         return f"{pointer}[({flat}) * stride]" if array.strided else f"{pointer}[{flat}]"
@@ -179,7 +183,10 @@ class CText:
 
     def whole(self, sign: str, a: str, b: str) -> str:
         """See `Dialect`."""
-        return f"{'floor_divide' if sign == '//' else 'floor_mod'}({a}, {b})"
+        functions = {"//": "floor_divide", "%": "floor_mod", **_SHIFTS}
+        if sign in functions:
+            return f"{functions[sign]}({a}, {b})"
+        return f"i64(u64({a}) {sign} u64({b}))"
 
     def simple(self, line: str) -> str:
         """See `Dialect`."""
@@ -225,9 +232,11 @@ class CText:
         if not isinstance(signature.returns, tuple):
             result = self.declared(signature.returns)
         else:
-            result = f"Result_{signature.name}"
+            result = f"Result_{'_'.join(signature.returns)}"
             parts = [f"{_NUMBERS[kind]} part{k};" for k, kind in enumerate(signature.returns)]
-            before = f"struct {result} {{ {' '.join(parts)} }};\n"
+            if result not in self._structs:  # one for all functions that return the same kinds
+                before = f"struct {result} {{ {' '.join(parts)} }};\n"
+            self._structs.add(result)
         variables = [
             f"    {self.declared(kind)} {name};" for name, kind in signature.variables.items()
         ]

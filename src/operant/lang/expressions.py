@@ -249,16 +249,17 @@ class Expressions(ABC):
             label = f"a part of {array.label}"
             view = replace(array, shape=rest, label=label)
             text = self.library.dialect.view(array, pointer, flat.text)
-            return Value(text, view, acts=flat.acts)
+            return Value(text, view, acts=base.acts or flat.acts)
         return self.element(base, flat)
 
     def element(self, array: Value, flat: Value) -> Value:
         """An element, read."""
         kind: Array = array.kind
         text = self.library.dialect.element(kind, array.text, flat.text)
+        acts = array.acts or flat.acts
         if kind.kind == BOOL:
-            return Value(f"({text} != 0)", BOOL, acts=flat.acts)
-        return Value(f"i64({text})" if kind.kind == INT else text, kind.kind, acts=flat.acts)
+            return Value(f"({text} != 0)", BOOL, acts=acts)
+        return Value(f"i64({text})" if kind.kind == INT else text, kind.kind, acts=acts)
 
     def flat_index(self, node: ast.Subscript, array: Array) -> tuple[Value, tuple[int, ...]]:
         """Where the element or part begins, and the shape of a part."""
@@ -318,10 +319,8 @@ class Expressions(ABC):
                 self.fail(node, f"{sign} is by 0 to 63 bits, got {b.value}")
             if a.known and b.known:
                 return self.constant(node, python(a.value, b.value))
-            if sign in ("//", "%"):
-                whole = self.library.dialect.whole(sign, "{0}", "{1}")
-                return self.combined(whole, [a, b], INT)
-            return self.combined(f"({{0}} {sign} {{1}})", [a, b], INT)
+            whole = self.library.dialect.whole(sign, "{0}", "{1}")
+            return self.combined(whole, [a, b], INT)
         a, b = (self.as_kind(node, value, FLOAT, sign) for value in (a, b))
         return self.combined(f"({{0}} {sign} {{1}})", [a, b], FLOAT)
 

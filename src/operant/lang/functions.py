@@ -114,7 +114,20 @@ class Library:
 
 
 def _parsed(function: FunctionType) -> tuple[ast.FunctionDef, int]:
-    """The function's syntax tree, and the line of its file that the tree begins at."""
+    """The function's syntax tree, and the line of its file that the tree begins at.
+
+    Read once, when the class is defined: the file may change while the program runs.
+    """
+    key = (function.__code__.co_filename, function.__code__)
+    if key not in _trees:
+        _trees[key] = _read(function)
+    return _trees[key]
+
+
+_trees: dict[Any, tuple[ast.FunctionDef, int]] = {}
+
+
+def _read(function: FunctionType) -> tuple[ast.FunctionDef, int]:
     try:
         lines, first = inspect.getsourcelines(function)
     except (OSError, TypeError):
@@ -155,8 +168,18 @@ class _Body(Assignments):
             )
         if kinds.count(PARAMS) > 1:
             raise LanguageError(f"{place}: {function.__name__}() is given the parameters twice")
-        super().__init__(library, function, dict(zip(names, kinds, strict=True)), first)
+        arguments = {
+            name: replace(kind, label=f"{name} of {function.__name__}()")
+            if isinstance(kind, Array) and kind.label != name
+            else kind
+            for name, kind in zip(names, kinds, strict=True)
+        }
+        super().__init__(library, function, arguments, first)
         self.tree = tree
+        for node in ast.walk(tree):
+            for name in (getattr(node, "id", ""), getattr(node, "arg", ""), function.__name__):
+                if not (name or "").isascii():
+                    self.fail(node, f"{name}: names in compiled functions are ASCII letters")
         self.returns: list[tuple[ast.AST, Any]] = []
         self.wanted: Any = None
         self.lines: list[str] = []
@@ -215,6 +238,8 @@ class _Body(Assignments):
             case ast.Expr(value=ast.Call() as call):
                 self.emit(self.visit(call).text)
                 return False
+            case ast.Assign(targets=[_, _, *_]):
+                self.fail(node, "one name at a time: write x = 0, then y = 0")
             case ast.Assign(targets=[target], value=value):
                 self.assign(node, target, value)
                 return False

@@ -27,9 +27,10 @@ def outer_value(function: FunctionType, name: str) -> Any:
     if name in free:
         cell = (function.__closure__ or ())[free.index(name)]
         try:
-            return _as_known(cell.cell_contents)
+            value = cell.cell_contents
         except ValueError:  # an empty cell: the class whose body is still running
             return MISSING
+        return _as_known(value)
     if name in function.__globals__:
         return _as_known(function.__globals__[name])
     return getattr(builtins, name, MISSING)
@@ -37,7 +38,10 @@ def outer_value(function: FunctionType, name: str) -> Any:
 
 def _as_known(value: Any) -> Any:
     if isinstance(value, tuple | list) and value and not hasattr(value, "_fields"):
-        array = np.asarray(value)
+        try:
+            array = np.asarray(value)
+        except ValueError:
+            raise TypeError(f"a {type(value).__name__} whose rows have several lengths") from None
         if array.dtype.kind not in "fiub":
             raise TypeError(f"a {type(value).__name__} of other things than numbers")
         return as_cells(array)

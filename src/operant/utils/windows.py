@@ -27,7 +27,7 @@ class Window:
     episodes: int
     """That ended in the window, whenever they began."""
     truncated: int
-    """Of those, ended by a time limit and not by themselves."""
+    """Of those, how many reached a time limit."""
     return_sum: float
     return_min: float
     """NaN if no episode ended; so are `return_max` and the means."""
@@ -111,7 +111,7 @@ class WindowMetrics:
         Raises:
             ValueError: a shape differs, or other figures were given before.
         """
-        rewards = np.asarray(reward, np.float64)
+        rewards = np.asarray(_on_host(reward), np.float64)
         shape = rewards.shape
         late = _flat("truncated", truncated, shape) != 0
         over = (_flat("terminated", terminated, shape) != 0) | late
@@ -179,8 +179,13 @@ class WindowMetrics:
         )
 
 
+def _on_host(values: Any) -> Any:
+    """A tensor on a card as an array; anything else as it is."""
+    return values.cpu().numpy() if hasattr(values, "cpu") else values
+
+
 def _flat(name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray:
-    array = np.asarray(values, np.float64)
+    array = np.asarray(_on_host(values), np.float64)
     if array.ndim and array.shape != shape:
         raise ValueError(f"{name} must have the shape {shape} of the reward, got {array.shape}")
     return np.broadcast_to(array, shape).reshape(-1)
@@ -201,7 +206,7 @@ def chosen_infos(
     taken out of the arrays for these few, those that Gymnasium's masks (``"_name"``) leave out are
     left out. Each dict also has ``"env"``, the environment's index.
     """
-    done = np.asarray(terminated, np.bool_) | np.asarray(truncated, np.bool_)
+    done = np.asarray(_on_host(terminated), np.bool_) | np.asarray(_on_host(truncated), np.bool_)
     wanted = np.union1d(np.flatnonzero(done), np.asarray(sample, np.int64))
     for index in wanted.tolist():
         yield {"env": index, **_entries(info, index)}

@@ -18,6 +18,7 @@ from operant import __version__
 from operant.envs.array_rules import ArrayRules
 from operant.lang.trace import FLOAT
 from operant.vector.array_cuda_source import KERNELS, NUMBERS, array_cuda_source, pointers
+from operant.vector.array_source import trouble_message
 from operant.vector.base import NO_LIMIT
 from operant.vector.cuda import CudaVecEnv, Results
 from operant.vector.triton_text import RECORD
@@ -95,11 +96,14 @@ class ArrayCudaVecEnv(CudaVecEnv):
             IndexError: an index lay outside its array; element 0 was used instead.
         """
         super().check_actions()
-        place, index = self._trouble.tolist()
-        if place:
+        self.check_rules()
+
+    def check_rules(self) -> None:
+        """See `CudaVecEnv`."""
+        word = int(self._trouble[0])
+        if word:
             self._trouble.zero_()
-            line, array, size = self._places[place - 1]
-            raise IndexError(f"{line}: index {index} of {array} is outside 0..{size - 1}")
+            raise IndexError(trouble_message(word, self._places))
 
 
 @lru_cache(maxsize=64)

@@ -44,6 +44,7 @@ DEVICE float float_of(int x) {{ float found; memcpy(&found, &x, 4); return found
 #define f32(x) ((float)(x))
 #define i32(x) ((int)(x))
 #define i64(x) ((long long)(x))
+#define u64(x) ((unsigned long long)(x))
 #define u8(x) ((unsigned char)(x))
 #define floor floorf
 #define ceil ceilf
@@ -60,6 +61,15 @@ DEVICE float minimum(float a, float b) {{ return (a < b || a != a) ? a : b; }}
 DEVICE float maximum(float a, float b) {{ return (a > b || a != a) ? a : b; }}
 DEVICE long long least(long long a, long long b) {{ return a < b ? a : b; }}
 DEVICE long long most(long long a, long long b) {{ return a > b ? a : b; }}
+DEVICE long long whole64(float x) {{
+    return fabsf(x) < 9223372036854775808.0f ? (long long)x : 0;
+}}
+DEVICE long long shift_left(long long a, long long n) {{
+    return (n >= 0 && n < 64) ? i64(u64(a) << n) : 0;
+}}
+DEVICE long long shift_right(long long a, long long n) {{
+    return (n >= 0 && n < 64) ? a >> n : 0;
+}}
 DEVICE long long floor_divide(long long a, long long b) {{
     if (b == 0) return 0;
     long long quotient = a / b;
@@ -70,7 +80,7 @@ DEVICE long long floor_mod(long long a, long long b) {{
 }}
 DEVICE long long inside(long long index, long long size, long long place, long long *trouble) {{
     if ((unsigned long long)index < (unsigned long long)size) return index;
-    if (trouble[0] == 0) {{ trouble[1] = index; trouble[0] = place; }}
+    if (trouble[0] == 0) trouble[0] = (place << 40) | (index & ((1ll << 40) - 1));
     return 0;
 }}
 
@@ -101,7 +111,7 @@ DEVICE float draw_uniform(unsigned *stream, float low, float high) {{
     return low + (high - low) * draw(stream);
 }}
 DEVICE long long draw_integers(unsigned *stream, long long low, long long high) {{
-    long long count = high - low;
+    long long count = most(high - low, 1);
     return low + least((long long)(draw(stream) * (float)count), count - 1);
 }}
 DEVICE bool draw_chance(unsigned *stream, float probability) {{
@@ -280,11 +290,14 @@ def _word(word: str) -> str:
 
 def _table(name: str, values: np.ndarray) -> str:
     kind = {"f": "float", "b": "unsigned char"}.get(values.dtype.kind, "long long")
-    if kind == "float":
-        inner = ", ".join(f"f32({value!r})" for value in np.ravel(values).tolist())
-    else:
-        inner = ", ".join(str(int(value)) for value in np.ravel(values))
-    return f"DEVICE const {kind} {name}[] = {{{inner}}};\n"
+    flat = np.ravel(values)
+    if kind == "float" and not np.isfinite(flat).all():
+        # Infinity is no constant expression to NVRTC: the table is given by its bits.
+        bits = ", ".join(f"{word:#x}u" for word in flat.astype(np.float32).view(np.uint32).tolist())
+        named = f"#define {name} ((const float *){name}_BITS)"
+        return f"DEVICE const unsigned {name}_BITS[] = {{{bits}}};\n{named}\n"
+    texts = [f"f32({value!r})" if kind == "float" else str(int(value)) for value in flat.tolist()]
+    return f"DEVICE const {kind} {name}[] = {{{', '.join(texts)}}};\n"
 
 
 def _arguments(rules: ArrayRules) -> str:

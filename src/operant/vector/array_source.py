@@ -82,6 +82,13 @@ def with_inner(words: set[str]) -> list[str]:
     return ordered
 
 
+def trouble_message(word: int, places: list[tuple[str, str, int]]) -> str:
+    """What `inside` noted: the place above 40 bits of the index."""
+    index = (word & ((1 << 40) - 1)) - ((word >> 39 & 1) << 40)
+    line, array, size = places[(word >> 40) - 1]
+    return f"{line}: index {index} of {array} is outside 0..{size - 1}"
+
+
 def _table(name: str, values: np.ndarray) -> str:
     kind = {"f": "float32", "b": "flags"}.get(values.dtype.kind, "int64")
     inner = ", ".join(repr(value) for value in np.ravel(values).tolist())

@@ -55,7 +55,7 @@ def draw_uniform(stream, low, high):  # type: ignore[no-untyped-def]
 @njit(**_EXACT)
 def draw_integers(stream, low, high):  # type: ignore[no-untyped-def]
     """An int from low to high - 1."""
-    count = high - low
+    count = max(high - low, 1)
     return low + min(int64(draw(stream) * float32(count)), count - 1)
 
 
@@ -94,11 +94,29 @@ def inside(index, size, place, trouble):  # type: ignore[no-untyped-def]
     """`index` if it is one of an array of `size`, else 0; the first such place is noted."""
     if uint64(index) < uint64(size):
         return index
-    if trouble[0] == 0:
-        trouble[1] = index
-        trouble[0] = place
+    if trouble[0] == 0:  # one word, so that threads do not mix two of them
+        trouble[0] = (place << 40) | (index & ((1 << 40) - 1))
     return int64(0)
 
 
+@njit(**_EXACT)
+def whole64(x):  # type: ignore[no-untyped-def]
+    """A float rounded towards zero; 0 if it is beyond 64 bits or not a number."""
+    return int64(x) if abs(x) < float32(2.0**63) else int64(0)
+
+
+@njit(**_EXACT)
+def shift_left(a, n):  # type: ignore[no-untyped-def]
+    """``a << n``; 0 if n is not 0 to 63."""
+    return a << (n & 63) if uint64(n) < uint64(64) else int64(0)
+
+
+@njit(**_EXACT)
+def shift_right(a, n):  # type: ignore[no-untyped-def]
+    """``a >> n``; 0 if n is not 0 to 63."""
+    return a >> (n & 63) if uint64(n) < uint64(64) else int64(0)
+
+
 __all__ = ["begin", "draw", "draw_chance", "draw_integers", "draw_uniform", "inside", "least"]
-__all__ += ["most", "philox", "pick", "sqrt", "whole32"]
+__all__ += ["most", "philox", "pick", "shift_left", "shift_right", "sqrt", "whole32"]
+__all__ += ["whole64"]

@@ -218,7 +218,7 @@ class CudaVecEnv(BaseVecEnv):
 
     # Beyond it ------------------------------------------------------------------------------
     def step_many(self, actions: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, dict[str, Any]]:
-        """K steps of every environment in one launch; the state stays on the chip in between.
+        """K steps of every environment in one launch; a state of numbers stays on the chip.
 
         Args:
             actions: ``[K, num_envs, ...]``, else as for `step`.
@@ -259,6 +259,13 @@ class CudaVecEnv(BaseVecEnv):
             space = self.single_action_space
             raise ValueError(f"an action was out of range or not finite; expected {space}")
 
+    def check_rules(self) -> None:
+        """Wait for the card; raise what went wrong in the author's functions, if they can go wrong.
+
+        Raises:
+            IndexError: an index lay outside its array; element 0 was used instead.
+        """
+
     def action_masks(self) -> Tensor | None:
         """See `BaseVecEnv`."""
         self._check_masks_known()
@@ -266,7 +273,8 @@ class CudaVecEnv(BaseVecEnv):
 
     @property
     def buffers(self) -> dict[str, Tensor]:
-        """Every tensor of the batch, by name, as contiguous views: for DLPack, or to look at.
+        """Every tensor of the batch, by name, as views: for DLPack, or to look at. All are
+        contiguous but a state of arrays, whose elements lie beside the neighbours'.
         ``records``, int32 ``[num_envs, 8]``, has columns as in `triton_text.RECORD`."""
         counters = {name: self._rows[name] for name in self._kept}
         records = self._memory["records"][: self.num_envs]

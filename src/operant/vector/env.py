@@ -132,11 +132,7 @@ class VecEnv(BaseVecEnv):
         chosen = choose_backend(backend, self.rules)
         self.backend = chosen.name
         self.backend_reason = chosen.reason
-        self.workers = 1
-        if chosen.threads:
-            measured = isinstance(workers, str)
-            self.workers = measured_workers(self.rules, num_envs) if measured else int(workers)
-        self._backend = self._created(chosen, backend == "auto")
+        self._backend = self._created(chosen, workers, backend == "auto")
         self._results = (b.cut(b.obs), b.cut(b.reward), b.cut(b.terminated), b.cut(b.truncated))
         self._report = {
             "r": b.cut(b.report_return),
@@ -315,14 +311,19 @@ class VecEnv(BaseVecEnv):
             return actions
         return as_actions(actions, self.rules.action, self.num_envs)
 
-    def _created(self, chosen: Choice, may_fall_back: bool) -> Backend:
+    def _created(self, chosen: Choice, workers: int | str, may_fall_back: bool) -> Backend:
         """The backend, or if it may be another one and this one does not work, the reference."""
         limit = self.max_episode_steps or NO_LIMIT
         given = (self.rules, self._buffers, limit, self.autoreset_mode)
+        self.workers = 1
         try:
+            if chosen.threads:
+                measured = isinstance(workers, str)
+                count = measured_workers(self.rules, self.num_envs) if measured else int(workers)
+                self.workers = count
             return chosen.create(*given, self.workers)
         except Exception as error:
-            if not may_fall_back or chosen.name in ("reference", "native"):
+            if not may_fall_back or chosen.name == "reference":
                 raise
             reason = str(error).strip().partition("\n")[0] or type(error).__name__
             self.backend, self.workers = "reference", 1

@@ -14,7 +14,17 @@ import numpy as np
 
 from operant import paths
 
-_OPTIONS = ("-std=c++17", "-O1", "-shared", "-fPIC", "-fwrapv", "-ffp-contract=off", "-x", "c++")
+_OPTIONS = (
+    "-std=c++17",
+    "-O1",
+    "-shared",
+    "-fPIC",
+    "-fwrapv",
+    "-fno-strict-aliasing",
+    "-ffp-contract=off",
+    "-x",
+    "c++",
+)
 
 
 def host_compiler() -> str | None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from operant.envs.env import Env
 from operant.envs.native_rules import is_native
 from operant.envs.registry import get_env
 from operant.lang.arrays import Arrays
-from operant.vector.backends import backend_of
 from operant.vector.base import BaseVecEnv
 from operant.vector.cards import card_count, interpreted, why_not_cuda
 from operant.vector.env import VecEnv
 from operant.vector.single import SingleEnv
+
+_log = logging.getLogger("operant.vector")
 
 
 def make(
@@ -32,7 +34,7 @@ def make(
             (a `CudaVecEnv`: tensors on that card), or ``"auto"``: the card if there is one.
             A library that `operant.vector.native.load` has loaded has one of its own, ``"native"``.
             ``batch.backend`` says which it is, and ``batch.backend_reason`` why.
-            ``impl="reference"``, ``"native"`` and ``"auto"`` say the same of the host's.
+            ``impl="reference"``, ``"native"`` and ``"auto"`` choose among the host's alone.
         options: see `operant.VecEnv`: ``workers``, ``seed``, ``autoreset_mode``, ``copy``,
             ``render_mode``, ``max_episode_steps``, and the environment's own parameters.
 
@@ -42,12 +44,15 @@ def make(
     """
     if isinstance(env, str):
         env = get_env(env)
-    if isinstance(backend, str) and "impl" in options:
-        backend = backend_of(backend, options.pop("impl"), env)
-    if is_native(env):
+    if not (isinstance(env, type) and issubclass(env, Env)) or is_native(env) or "impl" in options:
         return VecEnv(env, num_envs, backend=backend, **options)
     if backend == "auto" and not interpreted() and why_not_cuda() is None:
-        batch = _on_card(env, num_envs, "cuda", options)
+        try:
+            batch = _on_card(env, num_envs, "cuda", options)
+        except RuntimeError as error:  # a driver or a compiler that does not work
+            first = str(error).strip().partition("\n")[0]
+            _log.warning("%s runs on the host: the card refused it: %s", env.__qualname__, first)
+            return VecEnv(env, num_envs, **options)
         batch.backend_reason = "auto: the fastest backend present"
         return batch
     if isinstance(backend, str) and backend.partition(":")[0] == "cuda":

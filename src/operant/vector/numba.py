@@ -22,7 +22,7 @@ from operant.envs.array_rules import ArrayRules
 from operant.envs.rules import Rules, TracedRules
 from operant.lang import intrinsics
 from operant.vector import array_words, numba_jobs, numba_philox
-from operant.vector.array_source import STREAM_WORDS, array_kernels_source
+from operant.vector.array_source import STREAM_WORDS, array_kernels_source, trouble_message
 from operant.vector.buffers import LANES, Arena, Buffers
 from operant.vector.generated import load_module
 from operant.vector.numba_jobs import CALLER, LINE, RESCAN, STOP, UNFINISHED, WAITING, block_size
@@ -120,12 +120,11 @@ class NumbaBackend:
         Raises:
             IndexError: an index lay outside its array; element 0 was used instead.
         """
-        place, index = self._trouble.tolist()
-        if place and isinstance(self._rules, ArrayRules):
+        word = int(self._trouble[0])
+        if word and isinstance(self._rules, ArrayRules):
             self._trouble[:] = 0
             _, places = array_kernels_source(self._rules, __version__, "")
-            line, array, size = places[place - 1]
-            raise IndexError(f"{line}: index {index} of {array} is outside 0..{size - 1}")
+            raise IndexError(trouble_message(word, places))
 
     def close(self) -> None:
         """Stop the worker threads."""

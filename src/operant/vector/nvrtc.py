@@ -10,7 +10,9 @@ import ctypes
 import hashlib
 import os
 import tempfile
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,14 @@ import torch
 
 from operant import paths
 
-_OPTIONS = ("--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false", "--std=c++17")
+_OPTIONS = (
+    "--fmad=false",
+    "--prec-div=true",
+    "--prec-sqrt=true",
+    "--ftz=false",
+    "--std=c++17",
+    "--diag-suppress=177",  # functions that no kernel of this environment calls
+)
 """Round as NumPy does."""
 
 
@@ -33,13 +42,30 @@ class Kernels:
 
     def __init__(self, source: str, names: Sequence[str], device: torch.device) -> None:
         major, minor = torch.cuda.get_device_capability(device)
-        binary = _compiled(source, f"sm_{major}{minor}")
-        self._driver = _driver()
-        torch.zeros(1, device=device)  # the card's context, which the driver needs
+        architecture = f"sm_{major}{minor}"
+        self._driver, self._device = _driver(), device
+        self._threads = threading.local()
+        self._need_context()
         with torch.cuda.device(device):
-            module = ctypes.c_void_p()
-            self._check(self._driver.cuModuleLoadData(ctypes.byref(module), binary))
+            try:
+                module = self._module(_compiled(source, architecture))
+            except RuntimeError:  # perhaps the file was damaged
+                module = self._module(_compiled(source, architecture, again=True))
             self._functions = {name: self._function(module, name) for name in names}
+
+    def _module(self, binary: bytes) -> ctypes.c_void_p:
+        module = ctypes.c_void_p()
+        self._check(self._driver.cuModuleLoadData(ctypes.byref(module), binary))
+        return module
+
+    def _need_context(self) -> None:
+        """The driver wants a context in each thread; PyTorch makes it with the first tensor."""
+        if not getattr(self._threads, "ready", False):
+            current = ctypes.c_void_p()
+            self._driver.cuCtxGetCurrent(ctypes.byref(current))
+            if not current.value:
+                torch.zeros(1, device=self._device)
+            self._threads.ready = True
 
     def _function(self, module: ctypes.c_void_p, name: str) -> ctypes.c_void_p:
         function = ctypes.c_void_p()
@@ -49,6 +75,7 @@ class Kernels:
 
     def launch(self, name: str, blocks: int, threads: int, argument: np.ndarray) -> None:
         """Run a kernel on PyTorch's current stream; `argument` is passed by value, as it is."""
+        self._need_context()
         given = (ctypes.c_void_p * 1)(argument.ctypes.data)
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         grid = (blocks, 1, 1, threads, 1, 1)
@@ -82,18 +109,17 @@ def _compiler() -> Any:
     raise RuntimeError(f"{name}, the compiler that comes with PyTorch for CUDA, was not found")
 
 
-def _compiled(source: str, architecture: str) -> bytes:
-    """The machine code of `source`, from disk or from the compiler."""
+def _compiled(source: str, architecture: str, again: bool = False) -> bytes:
+    """The machine code of `source`, from disk or from the compiler, or from it `again`."""
     compiler = _compiler()
     major, minor = ctypes.c_int(), ctypes.c_int()
     compiler.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
     options = (f"--gpu-architecture={architecture}", *_OPTIONS)
     key = "\n".join([f"{major.value}.{minor.value}", *options, source])
     path = paths.home() / "kernels" / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.cubin"
-    try:
-        return path.read_bytes()
-    except OSError:
-        pass
+    if not again:
+        with suppress(OSError):
+            return path.read_bytes()
     binary = compile_source(compiler, source, options)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -119,15 +145,16 @@ def compile_source(compiler: Any, source: str, options: Sequence[str]) -> bytes:
         ),
     )
     given = (ctypes.c_char_p * len(options))(*[option.encode() for option in options])
-    failed = compiler.nvrtcCompileProgram(program, len(options), given)
-    if failed:
-        raise RuntimeError(_log(compiler, program))
-    size = ctypes.c_size_t()
-    _require(compiler, compiler.nvrtcGetCUBINSize(program, ctypes.byref(size)))
-    binary = ctypes.create_string_buffer(size.value)
-    _require(compiler, compiler.nvrtcGetCUBIN(program, binary))
-    compiler.nvrtcDestroyProgram(ctypes.byref(program))
-    return binary.raw
+    try:
+        if compiler.nvrtcCompileProgram(program, len(options), given):
+            raise RuntimeError(_log(compiler, program))
+        size = ctypes.c_size_t()
+        _require(compiler, compiler.nvrtcGetCUBINSize(program, ctypes.byref(size)))
+        binary = ctypes.create_string_buffer(size.value)
+        _require(compiler, compiler.nvrtcGetCUBIN(program, binary))
+        return binary.raw
+    finally:
+        compiler.nvrtcDestroyProgram(ctypes.byref(program))
 
 
 def _log(compiler: Any, program: ctypes.c_void_p) -> str:

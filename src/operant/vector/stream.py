@@ -42,6 +42,8 @@ class Stream:
         """An int from 0 to n - 1; ``integers(low, high)`` from low to high - 1."""
         low, high = (0, *limits) if len(limits) == 1 else limits
         count = high - low
+        if not 1 <= count <= 1 << 24:
+            raise ValueError(f"integers() chooses among 1 to 2**24 numbers, got {count}")
         return low + min(int(self._next() * np.float32(count)), count - 1)
 
     def chance(self, probability: float) -> bool:

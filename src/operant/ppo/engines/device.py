@@ -235,7 +235,9 @@ class DeviceEngine(BaseEngine):
         self._rates.copy_(rates, non_blocking=True)
         self._run("update")
         self._marks.note()
-        return self._read(iteration)
+        figures = self._read(iteration)
+        self.env.check_rules()  # the card was waited for already
+        return figures
 
     def _update(self) -> None:
         job, ppo = self.job, self.job.config.ppo
