@@ -35,7 +35,7 @@ def made(name: str, seed: int, rows: int = 400) -> Run:
     """A run that learned, with noise that is the same every time."""
     run = Run.create(name, '[env]\nid = "CartPole-v1"\n\n[run]\ntotal_steps = 2000000\n')
     run.write_info({"env": "CartPole-v1", "engine": "fused", "device": "cpu"})
-    run.log("started: CartPole-v1, seed 1")
+    run.log_file.write_text("2026-01-01 00:00:00  started: CartPole-v1, seed 1\n")
     random = np.random.default_rng(seed)
     log = CsvLog(run.csv_file, METRICS)
     with MetricsWriter(run.mmap_file, METRICS, run_id=name) as live:
