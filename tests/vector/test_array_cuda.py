@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -227,6 +228,17 @@ def test_every_word_is_the_same_on_the_card(mode):
 
 def test_order_and_overflow_are_the_same_on_the_card():
     assert play(Traps, "SameStep", num_envs=6, steps=40) > 5
+
+
+def test_cpp_is_told_the_order_of_what_acts():
+    """A compiler may compute operands in any order; this one happens to go from left to right."""
+    source = array_cuda_source(Rules.of(Traps), "1")[0]
+    body = source[source.index(" rule_outcome(") :].partition("\n}")[0]
+    assert body.count("draw_integers(") == 2
+    assert "[&]() {" in body
+    found = re.search(r"auto v0 = .*?; auto v1 = .*?; return \(v0 - v1\);", body)
+    assert found is not None
+    assert found[0].count("draw_integers") == 2
 
 
 @pytest.mark.parametrize("num_envs", [1, 64, 65, 200])
