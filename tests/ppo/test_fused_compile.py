@@ -17,25 +17,25 @@ import json, sys
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from triton.experimental.gluon._runtime import GluonASTSource
 
 from operant.envs.registry import get_env
 from operant.envs.rules import Rules
 from operant.models.actor_critic import policy_for
-from operant.ppo.kernels.triton import adam, moments, samples, update, update_hopper, weights
+from operant.ppo.kernels.triton import adam, moments, rows, samples, update, weights
 from operant.ppo.kernels.triton.networks import Networks
 from operant.ppo.kernels.triton.rollout import rollout_kernel
 from operant.ppo.kernels.triton.rollout_source import Acting
 
-POINTERS = {name: "i32" for name in ("one_hot", "parts", "firsts", "ints", "records", "places")}
+POINTERS = {name: "i32" for name in ("one_hot", "parts", "firsts", "ints", "records")}
+POINTERS |= {name: "i32" for name in ("places", "numbers")}
 POINTERS |= {name: "i64" for name in ("keys", "first_step", "addresses")}
 POINTERS |= {name: "i1" for name in ("flags", "terminated", "truncated", "action_mask")}
 POINTERS |= {name: "fp64" for name in ("clip", "rate", "steps")}
-NUMBERS = {name: "i32" for name in ("job", "count", "stride", "num_envs", "max_steps")}
+NUMBERS = {name: "i32" for name in ("job", "count", "size", "stride", "num_envs", "max_steps")}
 NUMBERS |= {"policy_low": "i32", "policy_high": "i32", "host_ns": "i64"}
 
 
-def compiled(kernel, arch, given, pointers, kind=ASTSource):
+def compiled(kernel, arch, given, pointers):
     """What is known of a kernel after compiling it with what a launch is given."""
     names = kernel.arg_names
     constants = {name: value for name, value in given.items() if name in names}
@@ -46,7 +46,7 @@ def compiled(kernel, arch, given, pointers, kind=ASTSource):
         else NUMBERS.get(name) or "*" + kinds.get(name, "fp32")
         for name in names
     }
-    source = kind(
+    source = ASTSource(
         fn=kernel,
         signature=signature,
         constexprs={(names.index(name),): value for name, value in constants.items()},
@@ -64,12 +64,11 @@ def compiled(kernel, arch, given, pointers, kind=ASTSource):
                       "cubin": len(asm["cubin"]), "products": products}))
 
 
-def job(env, hidden, activation, shared=False, least=16):
+def job(env, hidden, activation, shared=False):
     rules = Rules.of(get_env(env))
     policy = policy_for(rules.observation.space, rules.action.space, hidden=hidden,
                         activation=activation, shared=shared)
-    least = 128 if least == 64 and max(hidden) > 64 else least
-    nets = Networks(policy, list(policy.parameters()), least)
+    nets = Networks(policy, list(policy.parameters()))
     numbers = 0 if rules.action.dtype == "int" else rules.action.size
     sizes = () if numbers else (policy.actor_head.out_features,)
     acting = Acting(nets, policy.actor_head.out_features, sizes, (0,) * len(sizes), numbers, False,
@@ -77,8 +76,8 @@ def job(env, hidden, activation, shared=False, least=16):
     return rules, nets, acting, numbers
 
 
-def train(arch, kind, env, hidden, activation, precision, shared=False, hopper=False):
-    rules, nets, acting, numbers = job(env, hidden, activation, shared, 64 if hopper else 16)
+def train(arch, kind, env, hidden, activation, precision, shared=False):
+    rules, nets, acting, numbers = job(env, hidden, activation, shared)
     columns = samples.Columns.of(1, 0, rules.observation.size, 0.2)
     given = {
         **columns.constants(), **nets.actor.constants(), "OUTPUTS": acting.outputs,
@@ -88,12 +87,8 @@ def train(arch, kind, env, hidden, activation, precision, shared=False, hopper=F
         "ENTROPY_COEF": 0.01, "MINIBATCHES": 4, "TILES": 4, "PROGRAMS": 264, "BITS": 20,
         "WALK": True, "ACTOR": True, "CRITIC": shared,
     }
-    if hopper:
-        given |= update_hopper.launch_options_hopper(max(hidden))
-        compiled(update_hopper._train_hopper, arch, given, {"low": kind}, GluonASTSource)
-    else:
-        given |= update.launch_options(max(hidden))
-        compiled(update._train, arch, given, {"low": kind})
+    given |= update.launch_options(max(hidden))
+    compiled(update._train, arch, given, {"low": kind})
 
 
 def play(arch, kind, env, hidden):
@@ -111,18 +106,19 @@ for arch in (80, 90, 100):
 train(90, "fp32", "Pendulum-v1", (128,), "silu", "tf32", shared=True)
 train(90, "fp32", "Acrobot-v1", (32, 64, 32), "relu", "ieee")
 play(90, "fp32", "Pendulum-v1", (32,))
-train(90, "bf16", "CartPole-v1", (64, 64), "tanh", "ieee", hopper=True)
-train(90, "bf16", "Pendulum-v1", (128,), "silu", "ieee", shared=True, hopper=True)
-train(90, "bf16", "Acrobot-v1", (32, 64, 32), "relu", "ieee", hopper=True)
+train(90, "bf16", "Pendulum-v1", (128,), "silu", "ieee", shared=True)
 step = {"EPS": 1e-5, "BETA1": 0.9, "BETA2": 0.999, "MAX_NORM": 0.5, "GUARD": True}
 compiled(adam._step, 90, {**step, "PROGRAMS": 73, "SQUARES": 128, "BLOCK": 128}, {"low": "bf16"})
-compiled(adam._add, 90, {"PARTS": 264, "ROWS": 16, "BLOCK": 128}, {})
+compiled(adam._add, 90, {"PARTS": 264, "ROWS": 32, "BLOCK": 64}, {})
 shuffle = {"MINIBATCHES": 4, "SPLIT": 16}
 more = {"TILES": 4, "BITS": 20, "WALK": True, "BLOCK": 1024}
 compiled(moments._parts, 90, {**shuffle, **more}, {"parts": "fp64"})
 compiled(moments._merge, 90, shuffle, {"parts": "fp64"})
 columns = samples.Columns.of(2, 5, 4, 0.2)
 compiled(samples._pack, 90, {**columns.constants(), "BLOCK": 128}, {"action": "i64"})
+seen = {"ONES": 4, "ONE_HOT": False, "LIMIT": 10.0, "WORDS": rows.row_words(4, columns)}
+given = {k: v for k, v in columns.constants().items() if k != "ROW"}
+compiled(rows._pack, 90, {**given, **seen, "BLOCK": 128}, {"action": "i64", "out": "i32"})
 compiled(weights._pack, 90, {"BLOCK": 128}, {"low": "bf16"})
 '''
 
@@ -141,8 +137,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 def test_every_kernel_is_compiled(compiled: list[dict[str, Any]]) -> None:
     names = [one["kernel"] for one in compiled]
-    assert names.count("_train") == 5
-    assert names.count("_train_hopper") == 3
+    assert names.count("_train") == 6
     assert names.count("rollout") == 4
     assert {"_step", "_add", "_parts", "_merge", "_pack"} < set(names)
     assert all(one["cubin"] > 1000 for one in compiled)
@@ -151,5 +146,5 @@ def test_every_kernel_is_compiled(compiled: list[dict[str, Any]]) -> None:
 def test_products_are_the_tensor_cores(compiled: list[dict[str, Any]]) -> None:
     for one in compiled:
         exact = "'PRECISION': 'ieee'" in one["given"] and "'QUICK': False" in one["given"]
-        if one["kernel"] in ("_train", "_train_hopper", "rollout") and not exact:
+        if one["kernel"] in ("_train", "rollout") and not exact:
             assert one["products"] > 0, one

@@ -22,7 +22,7 @@ import torch
 
 from operant import paths
 
-_OPTIONS = (
+EXACT = (
     "--fmad=false",
     "--prec-div=true",
     "--prec-sqrt=true",
@@ -31,26 +31,45 @@ _OPTIONS = (
     "--diag-suppress=177",  # functions that no kernel of this environment calls
 )
 """Round as NumPy does."""
+_MOST_SHARED = 8
+"""CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES"""
 
 
 class Kernels:
     """The compiled kernels of one source, on one card.
 
+    Args:
+        source: C++.
+        names: of the kernels in it, which are ``extern "C"``.
+        device: the card.
+        options: of the compiler; by default such that numbers are rounded as NumPy does.
+        feature: ``"a"`` for instructions that only this very architecture has.
+        shared: bytes of shared memory that a block is given besides what `source` declares.
+
     Raises:
         RuntimeError: the compiler or the driver refused, with their words.
     """
 
-    def __init__(self, source: str, names: Sequence[str], device: torch.device) -> None:
+    def __init__(
+        self,
+        source: str,
+        names: Sequence[str],
+        device: torch.device,
+        *,
+        options: Sequence[str] = EXACT,
+        feature: str = "",
+        shared: int = 0,
+    ) -> None:
         major, minor = torch.cuda.get_device_capability(device)
-        architecture = f"sm_{major}{minor}"
-        self._driver, self._device = _driver(), device
+        given = (f"--gpu-architecture=sm_{major}{minor}{feature}", *options)
+        self._driver, self._device, self._shared = _driver(), device, shared
         self._threads = threading.local()
         self._need_context()
         with torch.cuda.device(device):
             try:
-                module = self._module(_compiled(source, architecture))
+                module = self._module(_compiled(source, given))
             except RuntimeError:  # perhaps the file was damaged
-                module = self._module(_compiled(source, architecture, again=True))
+                module = self._module(_compiled(source, given, again=True))
             self._functions = {name: self._function(module, name) for name in names}
 
     def _module(self, binary: bytes) -> ctypes.c_void_p:
@@ -71,6 +90,9 @@ class Kernels:
         function = ctypes.c_void_p()
         found = self._driver.cuModuleGetFunction(ctypes.byref(function), module, name.encode())
         self._check(found)
+        if self._shared > 48 << 10:  # more than that has to be asked for
+            size = ctypes.c_int(self._shared)
+            self._check(self._driver.cuFuncSetAttribute(function, _MOST_SHARED, size))
         return function
 
     def launch(self, name: str, blocks: int, threads: int, argument: np.ndarray) -> None:
@@ -80,7 +102,7 @@ class Kernels:
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         grid = (blocks, 1, 1, threads, 1, 1)
         function = self._functions[name]
-        self._check(self._driver.cuLaunchKernel(function, *grid, 0, stream, given, None))
+        self._check(self._driver.cuLaunchKernel(function, *grid, self._shared, stream, given, None))
 
     def _check(self, result: int) -> None:
         if result:
@@ -109,12 +131,11 @@ def _compiler() -> Any:
     raise RuntimeError(f"{name}, the compiler that comes with PyTorch for CUDA, was not found")
 
 
-def _compiled(source: str, architecture: str, again: bool = False) -> bytes:
+def _compiled(source: str, options: Sequence[str], again: bool = False) -> bytes:
     """The machine code of `source`, from disk or from the compiler, or from it `again`."""
     compiler = _compiler()
     major, minor = ctypes.c_int(), ctypes.c_int()
     compiler.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
-    options = (f"--gpu-architecture={architecture}", *_OPTIONS)
     key = "\n".join([f"{major.value}.{minor.value}", *options, source])
     path = paths.home() / "kernels" / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.cubin"
     if not again:

@@ -12,8 +12,6 @@ from operant.ppo.job import Engine, Job
 from operant.vector.base import BaseVecEnv
 
 log = logging.getLogger("operant.engine")
-FUSED_ON_CARDS = False
-"""Whether the fused engine may be chosen on a card: not before it learns there as the others do."""
 
 
 class Choice(NamedTuple):
@@ -66,8 +64,6 @@ def _on_card(job: Job) -> Choice:
         from operant.ppo.engines.fused_scope import why_not_fused_on_card
 
         reason = why_not_fused_on_card(job)
-        if job.device.type == "cuda" and not FUSED_ON_CARDS:
-            reason = "it runs on CPUs so far"
         if reason is None and (job.device.type == "cuda" or wanted == "fused"):
             from operant.ppo.engines.fused_cuda import FusedCudaEngine, FusedKernels
 

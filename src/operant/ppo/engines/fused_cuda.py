@@ -20,13 +20,15 @@ from operant.models.distributions import Categorical, Gaussian, MultiCategorical
 from operant.ppo.engines.base import FIGURES
 from operant.ppo.engines.device import RECENT, DeviceEngine
 from operant.ppo.engines.graph import GraphEngine
-from operant.ppo.kernels.triton.adam import State, adam_step, steps_programs
+from operant.ppo.kernels.cuda.update import WIDTH, HopperUpdate, Plan, update_source
+from operant.ppo.kernels.triton.adam import State, adam_step, adding_programs
 from operant.ppo.kernels.triton.episodes import last_episodes
 from operant.ppo.kernels.triton.layers import NUMBERS
 from operant.ppo.kernels.triton.moments import SPLIT, advantage_moments
 from operant.ppo.kernels.triton.networks import LEAST, Network, Networks, addresses, padded
 from operant.ppo.kernels.triton.rollout import rollout_kernel, rollout_options
 from operant.ppo.kernels.triton.rollout_source import Acting
+from operant.ppo.kernels.triton.rows import pack_rows, row_words
 from operant.ppo.kernels.triton.samples import Columns, pack_samples
 from operant.ppo.kernels.triton.update import (
     CHOICES,
@@ -36,11 +38,6 @@ from operant.ppo.kernels.triton.update import (
     Arrays,
     launch_options,
     train_tiles,
-)
-from operant.ppo.kernels.triton.update_hopper import (
-    launch_options_hopper,
-    programs_hopper,
-    train_tiles_hopper,
 )
 from operant.ppo.kernels.triton.weights import pack_weights
 from operant.vector.triton import TritonVecEnv
@@ -59,9 +56,11 @@ class FusedKernels(DeviceEngine):
         job, ppo = self.job, self.job.config.ppo
         policy = job.policy
         assert isinstance(policy, ActorCritic)
-        self._hopper = self.precision == "bf16" and _is_hopper(self.device)
         self._widest = padded(max(size.out_features for size in _hidden(policy)))
-        least = max(64, self._widest) if self._hopper else LEAST
+        self._hopper = (
+            self.precision == "bf16" and _is_hopper(self.device) and self._widest <= WIDTH
+        )
+        least = WIDTH if self._hopper else LEAST
         self._networks = nets = Networks(policy, job.optimizer.parameters, least)
         self._columns = Columns.of(
             int(np.prod(job.distribution.action_shape)),
@@ -77,14 +76,14 @@ class FusedKernels(DeviceEngine):
 
         full = new(nets.size)
         low = new(nets.size, dtype=dtype) if dtype == torch.bfloat16 else full
-        count = len(nets.places)
         self._step = State(
             addresses=addresses(job.optimizer.parameters, self.device),
             places=torch.from_numpy(nets.places).to(self.device),
+            numbers=torch.from_numpy(nets.numbers).to(self.device),
             full=full,
             low=low,
             gradient=job.optimizer.gradient,
-            squares=new(steps_programs(count)),
+            squares=new(adding_programs(nets.size)),
             exp_avg=job.optimizer.exp_avg,
             exp_avg_sq=job.optimizer.exp_avg_sq,
             rate=self._rates[0:1],
@@ -93,7 +92,7 @@ class FusedKernels(DeviceEngine):
         )
         part, first = self._head_columns(nets.actor)
         self._arrays = Arrays(
-            samples=new(len(self.buffer), self._columns.row),
+            samples=self._new_samples(),
             low=low,
             full=full,
             statistics=new(2, self._columns.numbers),
@@ -109,8 +108,36 @@ class FusedKernels(DeviceEngine):
         self._set_rollout()
         self._moment_parts = new(jobs, SPLIT, 2, dtype=torch.float64)
         self._launches = self._network_launches()
+        self._hopper_update = None
+        if self._hopper:
+            self._hopper_update = HopperUpdate(self._hopper_plan(), self.device)
         if self.device.type == "cuda":
             self._side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+
+    def _new_samples(self) -> Tensor:
+        """Memory for the samples, as the update's kernel wants them."""
+        count, columns = len(self.buffer), self._columns
+        if self._hopper:
+            words = row_words(self._networks.actor.ones, columns)
+            return torch.zeros(count, words, dtype=torch.int32, device=self.device)
+        return torch.zeros(count, columns.row, device=self.device)
+
+    def _hopper_plan(self) -> Plan:
+        choices = [] if isinstance(self.job.distribution, Gaussian) else self._choices()[0]
+        outputs = self._policy.actor_head.out_features
+        constants = self._constants()
+        return update_source(self._networks, outputs, choices, constants, len(self.buffer))
+
+    def _pack_samples(self) -> None:
+        arrays, constants = self._arrays, self._constants()
+        if not self._hopper:
+            pack_samples(self.buffer, self._columns, arrays.samples)
+            return
+        options = {"ONES": self._networks.actor.ones}
+        options |= {name: constants[name] for name in ("ONE_HOT", "LIMIT")}
+        pack_rows(
+            self.buffer, self._columns, arrays.statistics, arrays.one_hot, options, arrays.samples
+        )
 
     def _set_rollout(self) -> None:
         """The kernel that plays, and its arguments."""
@@ -142,8 +169,8 @@ class FusedKernels(DeviceEngine):
         count = torch.cuda.get_device_properties(self.device).multi_processor_count
         if not self._hopper:
             return PROGRAMS * count
-        networks = 1 if self._networks.shared else 2
-        return max(1, count * programs_hopper(self._widest) // networks)
+        plan = self._hopper_plan()
+        return max(1, count * plan.blocks // plan.networks)
 
     def _head_columns(self, net: Network) -> tuple[Tensor, Tensor]:
         """Which choice each column of the head belongs to, and that choice's first column."""
@@ -211,7 +238,6 @@ class FusedKernels(DeviceEngine):
     def _network_launches(self) -> list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
         """Arguments of the launches of a minibatch: one for each network."""
         nets, constants = self._networks, self._constants()
-        options = launch_options_hopper if self._hopper else launch_options
         jobs = [(nets.actor, True, nets.shared)]
         if not nets.shared:
             jobs.append((nets.critic, False, True))
@@ -219,7 +245,7 @@ class FusedKernels(DeviceEngine):
             (
                 net.constants(),
                 {**constants, "ACTOR": actor, "CRITIC": critic},
-                options(max(net.widths)),
+                launch_options(max(net.widths)),
             )
             for net, actor, critic in jobs
         ]
@@ -275,7 +301,7 @@ class FusedKernels(DeviceEngine):
         self._active.fill_(1.0)
         self._checks[1].zero_()
         self._read_weights()
-        pack_samples(self.buffer, self._columns, arrays.samples)
+        self._pack_samples()
         if ppo.normalize_advantage:
             flat = self.buffer.advantage.view(-1)
             advantage_moments(flat, self._keys, ppo.minibatches, self._moment_parts, arrays.moments)
@@ -303,7 +329,11 @@ class FusedKernels(DeviceEngine):
 
     def _train_networks(self, job: int) -> None:
         """Launch the kernels of a minibatch; those of two networks side by side."""
-        train = train_tiles_hopper if self._hopper else train_tiles
+        a, train = self._arrays, train_tiles
+        if self._hopper_update is not None:
+            given = (a.samples, a.low, a.full, a.moments, a.keys, a.clip, a.gradients, a.sums)
+            self._hopper_update(*given, job)
+            return
         first, *others = self._launches
         if others and self.device.type == "cuda":
             here = torch.cuda.current_stream(self.device)

@@ -11,7 +11,9 @@ from torch import Tensor
 from operant.vector.cards import interpreted
 
 BLOCK = 128
-"""Weights of a program."""
+"""Weights of a program that steps."""
+ADDED = 64
+"""Places of a program that adds: they lie side by side in every part."""
 
 
 class State(NamedTuple):
@@ -19,10 +21,11 @@ class State(NamedTuple):
 
     addresses: Tensor  # int64 [P]: where each weight is
     places: Tensor  # int32 [P]: and its copy, see `Networks`
+    numbers: Tensor  # int32 [size]: which weight is at each place; -1: none
     full: Tensor  # float32: the copies
     low: Tensor  # the same in the precision of products
     gradient: Tensor  # float32 [P]
-    squares: Tensor  # float32 [programs of a step]
+    squares: Tensor  # float32 [adding_programs]
     exp_avg: Tensor  # float32 [P]
     exp_avg_sq: Tensor  # float32 [P]
     rate: Tensor  # float64 [1]
@@ -30,9 +33,9 @@ class State(NamedTuple):
     active: Tensor  # float32 [1]: 0 for a step that moves nothing
 
 
-def steps_programs(count: int) -> int:
-    """Programs that share `count` weights."""
-    return 1 if interpreted() else -(-count // BLOCK)
+def adding_programs(size: int) -> int:
+    """Programs that share `size` places."""
+    return 1 if interpreted() else -(-size // ADDED)
 
 
 def adam_step(
@@ -57,24 +60,27 @@ def adam_step(
         max_norm: how long the gradient may be; 0: any length.
         guard: whether a number that is not finite moves nothing.
     """
-    count = len(state.places)
-    programs = steps_programs(count)
-    block = 1 << (count - 1).bit_length() if interpreted() else BLOCK
-    sizes = {"BLOCK": block, "PARTS": len(gradients), "ROWS": 16}
-    _add[(programs,)](
+    count, size = len(state.places), len(state.numbers)
+    adding = adding_programs(size)
+    block, added = BLOCK, ADDED
+    if interpreted():
+        block, added = (1 << (x - 1).bit_length() for x in (count, size))
+    _add[(adding,)](
         gradients,
         sums,
-        state.places,
+        state.numbers,
         state.gradient,
         state.squares,
         state.taken,
         state.active,
         figures,
-        count,
+        size,
         gradients.stride(0),
-        **sizes,
+        PARTS=len(gradients),
+        ROWS=32,
+        BLOCK=added,
     )
-    _step[(programs,)](
+    _step[(triton.cdiv(count, block),)](
         *state,
         figures,
         count,
@@ -83,8 +89,8 @@ def adam_step(
         BETA2=betas[1],
         MAX_NORM=max_norm,
         GUARD=guard,
-        PROGRAMS=programs,
-        SQUARES=1 << (programs - 1).bit_length(),
+        PROGRAMS=adding,
+        SQUARES=1 << (adding - 1).bit_length(),
         BLOCK=block,
     )
 
@@ -93,29 +99,29 @@ def adam_step(
 def _add(
     gradients,
     sums,
-    places,
+    numbers,
     gradient,
     squares,
     steps,
     active,
     figures,
-    count,
+    size,
     stride,
     PARTS: tl.constexpr,  # noqa: N803
     ROWS: tl.constexpr,  # noqa: N803
     BLOCK: tl.constexpr,  # noqa: N803
 ):
-    j = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    here = j < count
-    place = tl.load(places + j, mask=here, other=0)
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    number = tl.load(numbers + place, mask=place < size, other=-1)
+    here = number >= 0
     rows = tl.arange(0, ROWS)
     total = tl.zeros([ROWS, BLOCK], tl.float32)
     for first in range(0, PARTS, ROWS):
-        there = (first + rows < PARTS)[:, None] & here[None, :]
+        there = (first + rows < PARTS)[:, None] & (place < size)[None, :]
         part = gradients + (first + rows)[:, None].to(tl.int64) * stride + place[None, :]
         total += tl.load(part, mask=there, other=0.0)
     found = tl.sum(total, 0)
-    tl.store(gradient + j, found, mask=here)
+    tl.store(gradient + number, found, mask=here)
     tl.store(squares + tl.program_id(0), tl.sum(tl.where(here, found * found, 0.0), 0))
     if tl.program_id(0) == 0:
         kinds = tl.arange(0, 8)
@@ -133,6 +139,7 @@ def _add(
 def _step(
     addresses,
     places,
+    numbers,
     full,
     low,
     gradient,
@@ -162,7 +169,8 @@ def _step(
     if MAX_NORM > 0.0:
         g = g * tl.minimum(MAX_NORM / (norm + 1e-6), 1.0)
     if GUARD:
-        g = tl.where((g - g) == 0.0, g, 0.0)
+        # Not g - g == 0: where g is a product, that may be computed as its rounding error.
+        g = tl.where(tl.abs(g) < float("inf"), g, 0.0)
     taken = tl.maximum(tl.load(steps), 1.0)
     mean = tl.load(exp_avg + j, mask=here, other=0.0)
     square = tl.load(exp_avg_sq + j, mask=here, other=0.0)

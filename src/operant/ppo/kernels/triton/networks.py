@@ -66,7 +66,8 @@ class Network:
 class Networks:
     """The networks of a policy: actor and critic, or the one they share.
 
-    ``places``, int32 ``[P]``, says where each number of the optimiser's flat vector lies.
+    ``places``, int32 ``[P]``, says where each number of the optimiser's flat vector lies;
+    ``numbers``, int32 ``[size]``, which number lies at each place, or -1.
 
     Args:
         policy: one that `why_not_fused` has no objection to.
@@ -86,6 +87,8 @@ class Networks:
             self.actor = self._add(policy.actor, heads[:1], log_std)
             self.critic = self._add(policy.critic, heads[1:], None)
         self.places = np.concatenate([self._places[id(p)].ravel() for p in parameters])
+        self.numbers = np.full(self.size, -1, np.int32)
+        self.numbers[self.places] = np.arange(len(self.places), dtype=np.int32)
 
     @property
     def shared(self) -> bool:

@@ -1,0 +1,555 @@
+// One minibatch: forward, PPO's loss and backward on Hopper's tensor cores (sm_90a, bfloat16).
+//
+// A block is one warpgroup and trains one network on every so many-th tile of 64 samples. Its
+// weights lie in shared memory; what one product gives is packed to bfloat16 in registers, where it
+// is the next product's first operand, and also written to shared memory, where the products that
+// sum over samples read it turned. Gradients of all weights stay in registers until the end.
+//
+// Before this text stand: the wrappers of `wgmma` (one per shape), the constants of the job, and a
+// struct of constants per network (`Network0`, and `Network1` if actor and critic are two).
+
+constexpr int SAMPLES = 64;  // of a tile: what a warpgroup's products take
+constexpr int WIDTH = 64;    // of every hidden layer, padded
+
+struct Update {
+  const uint4* rows;         // [count][ROW_PIECES]: inputs in bfloat16, then float32 numbers
+  const u16* low;            // weights in bfloat16
+  const float* full;         // and in float32
+  const float* moments;      // [jobs][2]: of the advantages
+  const long long* keys;     // [epochs][8]: of the permutations
+  const double* clip;
+  float* gradients;          // [programs][stride]
+  float* sums;               // [programs][8]
+  int job, count, stride, programs;
+};
+
+// Shared memory -----------------------------------------------------------------------------------
+// A tile's rows have 32, 64 or 128 bytes, in pieces of 16 that are swizzled as descriptors say.
+template <int BYTES>
+struct Tile {
+  static_assert(BYTES == 32 || BYTES == 64 || BYTES == 128, "what the tensor cores know");
+  static constexpr int pieces = BYTES / 16;
+  static __device__ __forceinline__ u32 at(u32 row, u32 piece) {
+    return row * BYTES + ((piece ^ ((row * BYTES >> 7) & (BYTES / 16 - 1))) << 4);
+  }
+  static __device__ __forceinline__ u64 descriptor(u32 address) {
+    constexpr u64 swizzle = BYTES == 128 ? 1 : BYTES == 64 ? 2 : 3;
+    constexpr u64 groups_of_8_rows = 8 * BYTES >> 4;
+    return (u64)((address & 0x3FFFF) >> 4) | (1ull << 16) | (groups_of_8_rows << 32) | (swizzle << 62);
+  }
+  // From one product to the next one, 16 further along the dimension that is summed over:
+  static constexpr u64 along_rows = 16 * BYTES >> 4;  // rows are what is summed over
+  static constexpr u64 along_columns = 32 >> 4;
+};
+using Wide = Tile<2 * WIDTH>;
+using Inputs = Tile<2 * IN>;
+
+template <class N>
+struct Places {
+  using Head = Tile<2 * N::HEAD>;
+  static constexpr u32 hidden = 0;                                       // H of each layer
+  static constexpr u32 back = hidden + N::DEPTH * SAMPLES * 128;         // their gradients
+  static constexpr u32 weights = back + N::DEPTH * SAMPLES * 128;        // of layers after the first
+  static constexpr u32 first = weights + (N::DEPTH - 1) * WIDTH * 128;   // of the first layer
+  static constexpr u32 inputs = first + IN * 128;                        // two stages
+  static constexpr u32 head = inputs + 2 * SAMPLES * 2 * IN;             // the head's weights
+  static constexpr u32 slopes = head + WIDTH * 2 * N::HEAD;              // gradients by its outputs
+  static constexpr u32 numbers = slopes + SAMPLES * 2 * N::HEAD;         // two stages
+  static constexpr u32 biases = numbers + 2 * SAMPLES * 16 * NUMBER_PIECES;
+  static constexpr u32 outputs = biases + 4 * (WIDTH * (N::DEPTH - 1) + 2 * N::HEAD);
+  static constexpr u32 output_row = N::OUTPUTS | 1;                      // odd: no bank conflicts
+  static constexpr u32 size = outputs + 4 * SAMPLES * output_row;
+};
+
+__device__ __forceinline__ void store_pieces(u32 address, u32 a, u32 b, u32 c, u32 d) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+               :: "r"(address), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+}
+
+__device__ __forceinline__ void fetch_piece(u32 address, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(address), "l"(from) : "memory");
+}
+
+template <class T>
+__device__ __forceinline__ void fetch_matrix(u32 tile, const u16* from, int rows) {
+  for (int k = threadIdx.x; k < rows * T::pieces; k += 128)
+    fetch_piece(tile + T::at(k / T::pieces, k % T::pieces), from + 8 * k);
+}
+
+__device__ __forceinline__ void fetched() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+__device__ __forceinline__ void show_tensor_cores() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// Arithmetic --------------------------------------------------------------------------------------
+__device__ __forceinline__ u32 packed(float low, float high) {
+  u32 both;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  return both;
+}
+
+__device__ __forceinline__ float lower(u32 both) { return __uint_as_float(both << 16); }
+__device__ __forceinline__ float upper(u32 both) { return __uint_as_float(both & 0xFFFF0000u); }
+
+__device__ __forceinline__ float sigmoid(float z) { return __fdividef(1.0f, 1.0f + __expf(-z)); }
+
+__device__ __forceinline__ float activated(float z) {
+  if (ACTIVATION == TANH) {
+    float found;
+    asm("tanh.approx.f32 %0, %1;" : "=f"(found) : "f"(z));
+    return found;
+  }
+  if (ACTIVATION == RELU) return fmaxf(z, 0.0f);
+  return z * sigmoid(z);
+}
+
+__device__ __forceinline__ float silu_slope(float z) {
+  const float half = sigmoid(z);
+  return half * (1.0f + z * (1.0f - half));
+}
+
+// Two gradients times the activation's slope, from what was kept of it.
+__device__ __forceinline__ u32 through(float low, float high, u32 kept) {
+  if (ACTIVATION == SILU)
+    return packed(low * silu_slope(lower(kept)), high * silu_slope(upper(kept)));
+  u32 both = packed(low, high);
+  if (ACTIVATION == TANH) {
+    u32 slope;
+    asm("{.reg .b32 minus, one; neg.bf16x2 minus, %1; mov.b32 one, 0x3F803F80; "
+        "fma.rn.bf16x2 %0, minus, %1, one;}" : "=r"(slope) : "r"(kept));
+    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(both) : "r"(both), "r"(slope));
+    return both;
+  }
+  const u32 positive = ((kept & 0xFFFF) ? 0xFFFFu : 0u) | ((kept >> 16) ? 0xFFFF0000u : 0u);
+  return both & positive;
+}
+
+// Which sample comes at a place: see operant/ppo/kernels/numba/shuffle.py.
+__device__ __forceinline__ u32 shuffled(u32 place, const u32 (&keys)[8], u32 count) {
+  constexpr u32 mask = (u32)((1ull << BITS) - 1), fold = (BITS + 1) / 2;
+  u32 x = place;
+  do {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      x = (x * keys[2 * k] + keys[2 * k + 1]) & mask;
+      x ^= x >> fold;
+    }
+  } while (WALK && x >= count);
+  return x;
+}
+
+// A tile in registers -----------------------------------------------------------------------------
+// z[4j..4j+3] of a thread are columns 8j+2c, 8j+2c+1 of rows 16w+g and 16w+g+8, where w is its warp,
+// g its lane / 4 and c its lane % 4; packed in pairs that is the first operand of the next product.
+__device__ __forceinline__ void activate(const float (&z)[32], u32 (&h)[16], u32 (&kept)[16]) {
+#pragma unroll
+  for (int j = 0; j < 16; ++j) {
+    h[j] = packed(activated(z[2 * j]), activated(z[2 * j + 1]));
+    kept[j] = ACTIVATION == SILU ? packed(z[2 * j], z[2 * j + 1]) : h[j];
+  }
+}
+
+__device__ __forceinline__ void store_tile(u32 tile, const u32 (&h)[16]) {
+  const u32 lane = threadIdx.x % 32, matrix = lane / 8;
+  const u32 row = threadIdx.x / 32 * 16 + matrix % 2 * 8 + lane % 8;
+#pragma unroll
+  for (int k = 0; k < 4; ++k)
+    store_pieces(tile + Wide::at(row, 2 * k + matrix / 2), h[4 * k], h[4 * k + 1], h[4 * k + 2],
+                 h[4 * k + 3]);
+}
+
+// The loss ----------------------------------------------------------------------------------------
+struct Figures {
+  float policy_loss, value_loss, entropy, kl, clipped;
+};
+
+// The clipped objective; its derivative by the log-probability.
+__device__ __forceinline__ float objective(float log_prob, float old, float advantage, float clip,
+                                           Figures& sum, bool here) {
+  const float log_ratio = log_prob - old, ratio = expf(log_ratio);
+  const float near = fminf(fmaxf(ratio, 1.0f - clip), 1.0f + clip);
+  const float plain = ratio * advantage, limited = near * advantage;
+  const float small =
+      log_ratio * log_ratio * (0.5f + log_ratio * (1.0f / 6.0f + log_ratio * (1.0f / 24.0f)));
+  const float kl = fabsf(log_ratio) < 0.05f ? small : ratio - 1.0f - log_ratio;
+  if (here) {
+    sum.policy_loss -= fminf(plain, limited);
+    sum.kl += fmaxf(kl, 0.0f);
+    sum.clipped += fabsf(ratio - 1.0f) > clip ? 1.0f : 0.0f;
+  }
+  return plain <= limited ? -plain : 0.0f;
+}
+
+// Gradients by the outputs of one sample's categorical distributions.
+template <class N>
+__device__ __forceinline__ void choices(const float* out, const float* row, float advantage,
+                                        float clip, float share, bool here, float (&g)[N::OUTPUTS],
+                                        Figures& sum) {
+  constexpr int sizes[] = {CHOICES};
+  u32 allowed = 0xFFFFFFFFu;
+  if (MASK >= 0) allowed = __float_as_uint(row[MASK < 0 ? 0 : MASK]);
+  float log_total[PARTS], surprise[PARTS], log_prob = 0.0f, entropy = 0.0f;
+#pragma unroll
+  for (int part = 0, first = 0; part < PARTS; first += sizes[part], ++part) {
+    const int taken = first + (int)row[ACTION + part];
+    float largest = -INFINITY, total = 0.0f, weighted = 0.0f, chosen = 0.0f;
+#pragma unroll
+    for (int j = first; j < first + sizes[part]; ++j)
+      if (MASK < 0 || allowed >> j & 1) largest = fmaxf(largest, out[j]);
+#pragma unroll
+    for (int j = first; j < first + sizes[part]; ++j)
+      if (MASK < 0 || allowed >> j & 1) {
+        const float size = __expf(out[j] - largest);
+        total += size;
+        weighted += size * (out[j] - largest);
+        if (j == taken) chosen = out[j];
+      }
+    const float log_sum = __logf(total);
+    log_total[part] = largest + log_sum;
+    surprise[part] = log_sum - weighted / total;  // the entropy of this choice
+    log_prob += chosen - log_total[part];
+    entropy += surprise[part];
+  }
+  const float lean = objective(log_prob, row[0], advantage, clip, sum, here) * share;
+  if (here) sum.entropy += entropy;
+#pragma unroll
+  for (int part = 0, first = 0; part < PARTS; first += sizes[part], ++part) {
+    const int taken = first + (int)row[ACTION + part];
+#pragma unroll
+    for (int j = first; j < first + sizes[part]; ++j) {
+      const float log_p = out[j] - log_total[part], p = __expf(log_p);
+      const float slope = lean * ((j == taken ? 1.0f : 0.0f) - p) +
+                          ENTROPY_COEF * share * p * (log_p + surprise[part]);
+      g[j] = here && (MASK < 0 || allowed >> j & 1) ? slope : 0.0f;
+    }
+  }
+}
+
+// The same of normal distributions; `by_log_std` gathers what goes to deviations that are weights.
+template <class N>
+__device__ __forceinline__ void numbers(const float* out, const float* row, const float* log_stds,
+                                        float advantage, float clip, float share, bool here,
+                                        float (&g)[N::OUTPUTS], float (&by_log_std)[ACTIONS],
+                                        Figures& sum) {
+  float log_prob = 0.0f, entropy = 0.0f;
+#pragma unroll
+  for (int j = 0; j < ACTIONS; ++j) {
+    const float given = DISTRIBUTION == GAUSSIAN ? log_stds[j] : out[ACTIONS + j];
+    const float log_std = fminf(fmaxf(given, LOWEST), HIGHEST);
+    const float normal = (row[ACTION + j] - out[j]) * __expf(-log_std);
+    log_prob += -0.5f * normal * normal - HALF_LOG_2PI - log_std;
+    entropy += log_std + 0.5f + HALF_LOG_2PI;
+  }
+  const float lean = objective(log_prob, row[0], advantage, clip, sum, here) * share;
+  if (here) sum.entropy += entropy;
+#pragma unroll
+  for (int j = 0; j < ACTIONS; ++j) {
+    const float given = DISTRIBUTION == GAUSSIAN ? log_stds[j] : out[ACTIONS + j];
+    const float log_std = fminf(fmaxf(given, LOWEST), HIGHEST);
+    const float inverse = __expf(-log_std), normal = (row[ACTION + j] - out[j]) * inverse;
+    const bool inside = here && given >= LOWEST && given <= HIGHEST;
+    const float by_std = inside ? lean * (normal * normal - 1.0f) - ENTROPY_COEF * share : 0.0f;
+    g[j] = here ? lean * normal * inverse : 0.0f;
+    if (DISTRIBUTION == GAUSSIAN) by_log_std[j] += by_std;
+    else g[ACTIONS + j] = by_std;
+  }
+}
+
+template <class N>
+__device__ __forceinline__ void actor_slopes(const float* out, const float* row,
+                                             const float* log_stds, float advantage, float clip,
+                                             float share, bool here, float (&g)[N::OUTPUTS],
+                                             float (&by_log_std)[ACTIONS], Figures& sum) {
+  if constexpr (DISTRIBUTION == CATEGORICAL)
+    choices<N>(out, row, advantage, clip, share, here, g, sum);
+  else
+    numbers<N>(out, row, log_stds, advantage, clip, share, here, g, by_log_std, sum);
+}
+
+__device__ __forceinline__ float value_slope(float value, const float* row, float share, bool here,
+                                             Figures& sum) {
+  const float error = value - row[2];
+  float square = error * error, slope = error;
+  if (VALUE_CLIP > 0.0f) {
+    const float old = row[OLD_VALUE < 0 ? 0 : OLD_VALUE], moved = value - old;
+    const float near = old + fminf(fmaxf(moved, -VALUE_CLIP), VALUE_CLIP) - row[2];
+    if (!(square >= near * near || fabsf(moved) <= VALUE_CLIP)) slope = 0.0f;
+    square = fmaxf(square, near * near);
+  }
+  if (here) sum.value_loss += 0.5f * square;
+  return here ? slope * (VALUE_COEF * share) : 0.0f;
+}
+
+// The kernel --------------------------------------------------------------------------------------
+template <class N>
+__device__ __forceinline__ void train(const Update& u, u32 program, char* memory) {
+  using At = Places<N>;
+  using Head = typename At::Head;
+  constexpr int LAST = N::DEPTH - 1;
+  const u32 shared = (u32)__cvta_generic_to_shared(memory);
+  const u32 thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
+  const float* biases = (const float*)(memory + At::biases);
+  float* outputs = (float*)(memory + At::outputs);
+
+  // Weights, once.
+  const u16* low = u.low + N::BASE;
+  const float* full = u.full + N::BASE;
+  fetch_matrix<Wide>(shared + At::first, low + N::FIRST, IN);
+#pragma unroll
+  for (int l = 1; l < N::DEPTH; ++l)
+    fetch_matrix<Wide>(shared + At::weights + (l - 1) * WIDTH * 128, low + N::matrix(l), WIDTH);
+  fetch_matrix<Head>(shared + At::head, low + N::HEAD_MATRIX, WIDTH);
+  {
+    float* to = (float*)(memory + At::biases);
+#pragma unroll
+    for (int l = 1; l < N::DEPTH; ++l)
+      if (thread < WIDTH) to[(l - 1) * WIDTH + thread] = full[N::bias(l) + thread];
+    if (thread < N::HEAD) {
+      to[LAST * WIDTH + thread] = full[N::HEAD_BIAS + thread];
+      to[LAST * WIDTH + N::HEAD + thread] = full[N::LOG_STD + thread];
+    }
+    for (u32 k = thread; k < 2 * SAMPLES * 2 * IN / 16; k += 128)
+      *(uint4*)(memory + At::inputs + 16 * k) = make_uint4(0, 0, 0, 0);
+  }
+
+  // The minibatch.
+  const int batch = u.job % MINIBATCHES, least = u.count / MINIBATCHES, rest = u.count % MINIBATCHES;
+  const u32 begin = batch * least + min(batch, rest), size = least + (batch < rest);
+  const u32 tiles = (size + SAMPLES - 1) / SAMPLES;
+  const float share = 1.0f / (float)size, clip = (float)*u.clip;
+  float mean = 0.0f, scale = 1.0f;
+  if (NORMALIZE) mean = u.moments[2 * u.job], scale = u.moments[2 * u.job + 1];
+  u32 keys[8];
+#pragma unroll
+  for (int k = 0; k < 8; ++k) keys[k] = (u32)u.keys[u.job / MINIBATCHES * 8 + k];
+
+  auto fetch = [&](u32 tile, u32 stage) {
+#pragma unroll
+    for (u32 k = thread; k < SAMPLES * ROW_PIECES; k += 128) {
+      const u32 row = k / ROW_PIECES, piece = k % ROW_PIECES, place = tile * SAMPLES + row;
+      const u32 sample = shuffled(place < size ? begin + place : 0, keys, u.count);
+      const u32 to = piece < INPUT_PIECES
+          ? At::inputs + stage * SAMPLES * 2 * IN + Inputs::at(row, piece)
+          : At::numbers + (stage * SAMPLES + row) * 16 * NUMBER_PIECES + 16 * (piece - INPUT_PIECES);
+      fetch_piece(shared + to, u.rows + (u64)sample * ROW_PIECES + piece);
+    }
+  };
+  __syncthreads();  // before the first rows, the zeros that they leave
+  if (program < tiles) fetch(program, 0);
+
+  float d_first[IN / 2] = {}, d_head[N::HEAD / 2] = {};
+  float d[N::DEPTH][32] = {}, e[N::DEPTH][IN / 2] = {};  // of layers after the first; biases
+  float e_head[N::OUTPUTS] = {}, d_log_std[ACTIONS] = {};
+  Figures sum = {};
+
+  u32 stage = 0;
+  for (u32 tile = program; tile < tiles; tile += u.programs, stage ^= 1) {
+    fetched();
+    show_tensor_cores();
+    __syncthreads();
+    if (tile + u.programs < tiles) fetch(tile + u.programs, stage ^ 1);
+    const u32 x = shared + At::inputs + stage * SAMPLES * 2 * IN;
+
+    float z[32];
+    u32 h[16], kept[N::DEPTH][16];
+    begin_products();
+#pragma unroll
+    for (int k = 0; k < IN / 16; ++k)
+      product_t0_t1(z, Inputs::descriptor(x) + k * Inputs::along_columns,
+                        Wide::descriptor(shared + At::first) + k * Wide::along_rows, k > 0);
+    end_products();
+    wait_products<0>(z);
+    activate(z, h, kept[0]);
+    store_tile(shared + At::hidden, h);
+#pragma unroll
+    for (int l = 1; l < N::DEPTH; ++l) {
+      begin_products();
+#pragma unroll
+      for (int k = 0; k < 4; ++k)
+        product_r_t1(z, h[4 * k], h[4 * k + 1], h[4 * k + 2], h[4 * k + 3],
+                         Wide::descriptor(shared + At::weights + (l - 1) * WIDTH * 128) +
+                             k * Wide::along_rows, k > 0);
+      end_products();
+      wait_products<0>(z);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        const float2 bias = *(const float2*)(biases + (l - 1) * WIDTH + 8 * j + lane % 4 * 2);
+        z[4 * j] += bias.x, z[4 * j + 1] += bias.y, z[4 * j + 2] += bias.x, z[4 * j + 3] += bias.y;
+      }
+      activate(z, h, kept[l]);
+      store_tile(shared + At::hidden + l * SAMPLES * 128, h);
+    }
+    {
+      float out[N::HEAD / 2];
+      begin_products();
+#pragma unroll
+      for (int k = 0; k < 4; ++k)
+        product_r_t1(out, h[4 * k], h[4 * k + 1], h[4 * k + 2], h[4 * k + 3],
+                          Head::descriptor(shared + At::head) + k * Head::along_rows, k > 0);
+      end_products();
+      wait_products<0>(out);
+      const u32 row = warp * 16 + lane / 4;
+#pragma unroll
+      for (int j = 0; j < N::HEAD / 2; ++j) {
+        const u32 column = j / 4 * 8 + lane % 4 * 2 + j % 2;
+        if (column < N::OUTPUTS)
+          outputs[(row + j % 4 / 2 * 8) * At::output_row + column] =
+              out[j] + biases[LAST * WIDTH + column];
+      }
+    }
+    __syncwarp();
+    if (lane < 16) {
+      const u32 sample = warp * 16 + lane;
+      const bool here = tile * SAMPLES + sample < size;
+      const float* own = outputs + sample * At::output_row;
+      const float* row = (const float*)(memory + At::numbers) + (stage * SAMPLES + sample) * 4 * NUMBER_PIECES;
+      float g[N::OUTPUTS];
+      if (N::ACTOR) {
+        const float advantage = (row[1] - mean) * scale;
+        actor_slopes<N>(own, row, biases + LAST * WIDTH + N::HEAD, advantage, clip, share, here, g,
+                        d_log_std, sum);
+      }
+      if (N::CRITIC)
+        g[N::OUTPUTS - 1] = value_slope(own[N::OUTPUTS - 1], row, share, here, sum);
+#pragma unroll
+      for (int piece = 0; piece < N::HEAD / 8; ++piece) {
+        u32 words[4];
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          const int j = 8 * piece + 2 * k;
+          words[k] = packed(j < N::OUTPUTS ? g[j < N::OUTPUTS ? j : 0] : 0.0f,
+                            j + 1 < N::OUTPUTS ? g[j + 1 < N::OUTPUTS ? j + 1 : 0] : 0.0f);
+        }
+        *(uint4*)(memory + At::slopes + Head::at(sample, piece)) =
+            make_uint4(words[0], words[1], words[2], words[3]);
+      }
+#pragma unroll
+      for (int j = 0; j < N::OUTPUTS; ++j) e_head[j] += g[j];
+    }
+    show_tensor_cores();
+    __syncthreads();
+
+    // The way back.
+    begin_products();
+#pragma unroll
+    for (int k = 0; k < N::HEAD / 16; ++k)
+      product_t0_t0(z, Head::descriptor(shared + At::slopes) + k * Head::along_columns,
+                        Head::descriptor(shared + At::head) + k * Head::along_columns, k > 0);
+    end_products();
+#pragma unroll
+    for (int k = 0; k < 4; ++k)
+      product_t1_t1(d_head,
+                         Wide::descriptor(shared + At::hidden + LAST * SAMPLES * 128) + k * Wide::along_rows,
+                         Head::descriptor(shared + At::slopes) + k * Head::along_rows, 1);
+    end_products();
+    wait_products<1>(z);
+#pragma unroll
+    for (int l = LAST; l > 0; --l) {
+      const u32 here = shared + At::back + l * SAMPLES * 128;
+      const u32 before = shared + At::hidden + (l - 1) * SAMPLES * 128;
+#pragma unroll
+      for (int j = 0; j < 16; ++j) h[j] = through(z[2 * j], z[2 * j + 1], kept[l][j]);
+      store_tile(here, h);
+      begin_products();
+#pragma unroll
+      for (int k = 0; k < 4; ++k)
+        product_r_t0(z, h[4 * k], h[4 * k + 1], h[4 * k + 2], h[4 * k + 3],
+                         Wide::descriptor(shared + At::weights + (l - 1) * WIDTH * 128) +
+                             k * Wide::along_columns, k > 0);
+      end_products();
+      show_tensor_cores();
+      __syncthreads();
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        product_t1_t1(d[l], Wide::descriptor(before) + k * Wide::along_rows,
+                          Wide::descriptor(here) + k * Wide::along_rows, 1);
+        product_t1_t1(e[l], Wide::descriptor(here) + k * Wide::along_rows,
+                         Inputs::descriptor(x) + k * Inputs::along_rows, 1);
+      }
+      end_products();
+      wait_products<1>(z);
+    }
+#pragma unroll
+    for (int j = 0; j < 16; ++j) h[j] = through(z[2 * j], z[2 * j + 1], kept[0][j]);
+    store_tile(shared + At::back, h);
+    show_tensor_cores();
+    __syncthreads();
+    begin_products();
+#pragma unroll
+    for (int k = 0; k < 4; ++k)
+      product_t1_t1(d_first, Wide::descriptor(shared + At::back) + k * Wide::along_rows,
+                       Inputs::descriptor(x) + k * Inputs::along_rows, 1);
+    end_products();
+    wait_products<0>(d_first);
+    held(d_head);
+#pragma unroll
+    for (int l = 1; l < N::DEPTH; ++l) held(d[l]), held(e[l]);
+  }
+
+  // This block's part of the gradient.
+  float* out = u.gradients + (u64)program * u.stride + N::BASE;
+  const u32 row = warp * 16 + lane / 4;
+#pragma unroll
+  for (int j = 0; j < IN / 2; ++j) {
+    const u32 input = j / 4 * 8 + lane % 4 * 2 + j % 2, neuron = row + j % 4 / 2 * 8;
+    out[N::FIRST + input * WIDTH + neuron] = d_first[j];
+#pragma unroll
+    for (int l = 1; l < N::DEPTH; ++l)
+      if (input == ONES) out[N::bias(l) + neuron] = e[l][j];
+  }
+#pragma unroll
+  for (int l = 1; l < N::DEPTH; ++l)
+#pragma unroll
+    for (int j = 0; j < 16; ++j) {
+      const u32 column = j / 2 * 8 + lane % 4 * 2, input = row + j % 2 * 8;
+      *(float2*)(out + N::matrix(l) + input * WIDTH + column) = make_float2(d[l][2 * j], d[l][2 * j + 1]);
+    }
+#pragma unroll
+  for (int j = 0; j < N::HEAD / 2; ++j) {
+    const u32 column = j / 4 * 8 + lane % 4 * 2 + j % 2, neuron = row + j % 4 / 2 * 8;
+    out[N::HEAD_MATRIX + neuron * N::HEAD + column] = d_head[j];
+  }
+  // Numbers that lanes 0 to 15 of each warp have gathered: added up in a fixed order.
+  constexpr int GATHERED = N::OUTPUTS + (N::ACTOR ? ACTIONS : 0) + 5;
+  float gathered[GATHERED];
+#pragma unroll
+  for (int j = 0; j < N::OUTPUTS; ++j) gathered[j] = e_head[j];
+  if (N::ACTOR) {
+#pragma unroll
+    for (int j = 0; j < ACTIONS; ++j) gathered[N::OUTPUTS + j] = d_log_std[j];
+  }
+  const float figures[5] = {sum.policy_loss, sum.value_loss, sum.entropy, sum.kl, sum.clipped};
+#pragma unroll
+  for (int j = 0; j < 5; ++j) gathered[GATHERED - 5 + j] = figures[j] * share;
+  float* room = (float*)memory;  // the tiles are done with
+  fetched();
+  __syncthreads();
+#pragma unroll
+  for (int j = 0; j < GATHERED; ++j) {
+#pragma unroll
+    for (int k = 8; k > 0; k /= 2) gathered[j] += __shfl_down_sync(0xFFFFFFFFu, gathered[j], k);
+    if (lane == 0) room[warp * GATHERED + j] = gathered[j];
+  }
+  __syncthreads();
+  if (thread < GATHERED) {
+    const u32 j = thread;
+    const float total = room[j] + room[GATHERED + j] + room[2 * GATHERED + j] + room[3 * GATHERED + j];
+    if (j < N::OUTPUTS) out[N::HEAD_BIAS + j] = total;
+    else if (j < GATHERED - 5) out[N::LOG_STD + j - N::OUTPUTS] = total;
+    else {
+      const u32 figure = j - (GATHERED - 5);
+      if (figure == 1 ? N::CRITIC : N::ACTOR) u.sums[program * 8 + figure] = total;
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(128, BLOCKS_A_PROCESSOR) train_networks(const Update u) {
+  extern __shared__ __align__(1024) char memory[];
+#if NETWORKS == 1
+  train<Network0>(u, blockIdx.x, memory);
+#else
+  if (blockIdx.x % 2 == 0) train<Network0>(u, blockIdx.x / 2, memory);
+  else train<Network1>(u, blockIdx.x / 2, memory);
+#endif
+}

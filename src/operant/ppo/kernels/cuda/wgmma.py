@@ -1,0 +1,69 @@
+"""C++ wrappers of Hopper's asynchronous products of a warpgroup, ``wgmma``, one for each shape.
+
+``product_<a>_<b>(d, ..., keep)`` begins ``d = a @ b`` for 64 rows, 16 numbers to be summed over and
+twice as many columns as `d` has numbers, or adds to `d` if `keep`. `a` is ``r``: four registers, or
+a descriptor of shared memory; ``t1`` is an operand whose rows are what is summed over.
+"""
+
+from __future__ import annotations
+
+_COLUMNS = (16, 32, 64)
+_COMMON = """
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef unsigned short u16;
+
+template <int SIZE>
+__device__ __forceinline__ void held(float (&d)[SIZE]) {
+#pragma unroll
+  for (int k = 0; k < SIZE; ++k) asm volatile("" : "+f"(d[k]) :: "memory");
+}
+
+__device__ __forceinline__ void begin_products() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ void end_products() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+// Wait until all but the last `LATER` groups of products are done; `d` is one of them.
+template <int LATER, int SIZE>
+__device__ __forceinline__ void wait_products(float (&d)[SIZE]) {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(LATER) : "memory");
+  held(d);
+}
+"""
+
+
+def wrappers() -> str:
+    """The text that a kernel begins with."""
+    kinds = [("r", 0), ("r", 1), ("t0", 0), ("t0", 1), ("t1", 1)]
+    return _COMMON + "".join(_product(n, a, b) for n in _COLUMNS for a, b in kinds)
+
+
+def _product(columns: int, a: str, turned_b: int) -> str:
+    count = columns // 2
+    results = ", ".join(f"%{k}" for k in range(count))
+    in_registers = a == "r"
+    size = 4 if in_registers else 1
+    names = [f"%{count + k}" for k in range(size)]
+    operand = "{" + ", ".join(names) + "}" if in_registers else names[0]
+    turned = f"{turned_b}" if in_registers else f"{int(a == 't1')}, {turned_b}"
+    b, keep = f"%{count + size}", f"%{count + size + 1}"
+    arguments = "u32 a0, u32 a1, u32 a2, u32 a3" if in_registers else "u64 a"
+    given = ['"r"(a0), "r"(a1), "r"(a2), "r"(a3)' if in_registers else '"l"(a)']
+    given += ['"l"(b)', '"r"(keep)']
+    outputs = ", ".join(f'"+f"(d[{k}])' for k in range(count))
+    return f"""
+__device__ __forceinline__ void product_{a}_t{turned_b}(
+    float (&d)[{count}], {arguments}, u64 b, int keep) {{
+  asm volatile(
+      "{{.reg .pred p; setp.ne.b32 p, {keep}, 0; "
+      "wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.bf16.bf16 "
+      "{{{results}}}, {operand}, {b}, p, 1, 1, {turned};}}"
+      : {outputs}
+      : {", ".join(given)}
+      : "memory");
+}}
+"""
