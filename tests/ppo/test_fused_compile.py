@@ -109,7 +109,7 @@ play(90, "fp32", "Pendulum-v1", (32,))
 train(90, "bf16", "Pendulum-v1", (128,), "silu", "ieee", shared=True)
 step = {"EPS": 1e-5, "BETA1": 0.9, "BETA2": 0.999, "MAX_NORM": 0.5, "GUARD": True}
 compiled(adam._step, 90, {**step, "PROGRAMS": 73, "SQUARES": 128, "BLOCK": 128}, {"low": "bf16"})
-compiled(adam._add, 90, {"PARTS": 264, "ROWS": 32, "BLOCK": 64}, {})
+compiled(adam._add, 90, {"PARTS": 264, "ROWS": adam.ROWS, "BLOCK": adam.ADDED}, {})
 shuffle = {"MINIBATCHES": 4, "SPLIT": 16}
 more = {"TILES": 4, "BITS": 20, "WALK": True, "BLOCK": 1024}
 compiled(moments._parts, 90, {**shuffle, **more}, {"parts": "fp64"})

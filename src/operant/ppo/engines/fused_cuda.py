@@ -20,6 +20,7 @@ from operant.models.distributions import Categorical, Gaussian, MultiCategorical
 from operant.ppo.engines.base import FIGURES
 from operant.ppo.engines.device import RECENT, DeviceEngine
 from operant.ppo.engines.graph import GraphEngine
+from operant.ppo.guard import check_device_rollout
 from operant.ppo.kernels.cuda.update import WIDTH, HopperUpdate, Plan, update_source
 from operant.ppo.kernels.triton.adam import State, adam_step, adding_programs
 from operant.ppo.kernels.triton.episodes import last_episodes
@@ -161,6 +162,8 @@ class FusedKernels(DeviceEngine):
         )
         self._bounds = torch.from_numpy(bounds).to(self.device)
         self._rollout = rollout_kernel(traced(env.rules), acting)
+        programs = -(-env.num_envs // rollout_options(env.num_envs)["BLOCK"])
+        self._hints = torch.zeros(programs, device=self.device)
 
     def _programs(self) -> int:
         """Programs that share a minibatch."""
@@ -281,6 +284,7 @@ class FusedKernels(DeviceEngine):
             parts=arrays.parts,
             firsts=arrays.firsts,
             bounds=self._bounds,
+            hints=self._hints,
             first_step=self._first_step,
             policy_low=_signed(seed),
             policy_high=_signed(seed >> 32),
@@ -292,7 +296,12 @@ class FusedKernels(DeviceEngine):
         env.take_over(self._results(b.num_steps - 1))
         last_episodes(b.terminated, b.truncated, b.report, RECENT, self._recent)
         if self.job.config.run.nan_guard:
-            self._checks[0] = self._sum_of_all()
+            self._checks[0] = self._hints.sum()
+
+    def _check_update(self, figures: np.ndarray, iteration: int) -> None:
+        if not np.isfinite(figures).all():  # values are not among what hints are about
+            check_device_rollout(self.buffer, iteration)
+        super()._check_update(figures, iteration)
 
     # update ---------------------------------------------------------------------------------
     def _update(self) -> None:

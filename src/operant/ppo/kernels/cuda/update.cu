@@ -10,6 +10,7 @@
 
 constexpr int SAMPLES = 64;  // of a tile: what a warpgroup's products take
 constexpr int WIDTH = 64;    // of every hidden layer, padded
+constexpr u32 SHARED_BEGIN = 1024;  // what is before is the system's; known, descriptors are too
 
 struct Update {
   const uint4* rows;         // [count][ROW_PIECES]: inputs in bfloat16, then float32 numbers
@@ -24,41 +25,58 @@ struct Update {
 };
 
 // Shared memory -----------------------------------------------------------------------------------
-// A tile's rows have 32, 64 or 128 bytes, in pieces of 16 that are swizzled as descriptors say.
-template <int BYTES>
+// A tile of ROWS rows of bfloat16, in pieces of 16 bytes. Rows of 32, 64 or 128 bytes lie one after
+// the other, their pieces swizzled; rows of one piece do too, and after them as many that are 0,
+// because products sum over 16 columns.
+template <int COLUMNS, int ROWS>
 struct Tile {
-  static_assert(BYTES == 32 || BYTES == 64 || BYTES == 128, "what the tensor cores know");
-  static constexpr int pieces = BYTES / 16;
+  static constexpr int bytes = 2 * COLUMNS;
+  static constexpr bool narrow = bytes == 16;
+  static_assert(narrow || bytes == 32 || bytes == 64 || bytes == 128, "what products can read");
+  static constexpr int pieces = bytes / 16;
+  static constexpr u32 size = ROWS * (narrow ? 32 : bytes);
+
   static __device__ __forceinline__ u32 at(u32 row, u32 piece) {
-    return row * BYTES + ((piece ^ ((row * BYTES >> 7) & (BYTES / 16 - 1))) << 4);
+    if (narrow) return row * 16;
+    return row * bytes + ((piece ^ ((row * bytes >> 7) & (pieces - 1))) << 4);
   }
-  static __device__ __forceinline__ u64 descriptor(u32 address) {
-    constexpr u64 swizzle = BYTES == 128 ? 1 : BYTES == 64 ? 2 : 3;
-    constexpr u64 groups_of_8_rows = 8 * BYTES >> 4;
-    return (u64)((address & 0x3FFFF) >> 4) | (1ull << 16) | (groups_of_8_rows << 32) | (swizzle << 62);
+
+  // Descriptors for products that sum over columns, or over rows: over 16 of them from 16 * step on.
+  static __device__ __forceinline__ Operand by_columns(u32 address, u32 step) {
+    return described(address + 32 * step, narrow ? ROWS * 16 : 16, narrow ? 128 : 8 * bytes);
   }
-  // From one product to the next one, 16 further along the dimension that is summed over:
-  static constexpr u64 along_rows = 16 * BYTES >> 4;  // rows are what is summed over
-  static constexpr u64 along_columns = 32 >> 4;
+  static __device__ __forceinline__ Operand by_rows(u32 address, u32 step) {
+    return described(address + 16 * bytes * step, narrow ? 128 : 16, narrow ? 16 : 8 * bytes);
+  }
+
+ private:
+  static __device__ __forceinline__ Operand described(u32 address, u32 leading, u32 stride) {
+    constexpr u32 swizzle = bytes == 128 ? 1 : bytes == 64 ? 2 : bytes == 32 ? 3 : 0;
+    return {(address >> 4) + (leading >> 4 << 16), (stride >> 4) | swizzle << 30};
+  }
 };
-using Wide = Tile<2 * WIDTH>;
-using Inputs = Tile<2 * IN>;
+using Wide = Tile<WIDTH, SAMPLES>;
+using Inputs = Tile<IN, SAMPLES>;
+constexpr int IN_STEPS = (IN + 15) / 16;
 
 template <class N>
 struct Places {
-  using Head = Tile<2 * N::HEAD>;
-  static constexpr u32 hidden = 0;                                       // H of each layer
-  static constexpr u32 back = hidden + N::DEPTH * SAMPLES * 128;         // their gradients
-  static constexpr u32 weights = back + N::DEPTH * SAMPLES * 128;        // of layers after the first
-  static constexpr u32 first = weights + (N::DEPTH - 1) * WIDTH * 128;   // of the first layer
-  static constexpr u32 inputs = first + IN * 128;                        // two stages
-  static constexpr u32 head = inputs + 2 * SAMPLES * 2 * IN;             // the head's weights
-  static constexpr u32 slopes = head + WIDTH * 2 * N::HEAD;              // gradients by its outputs
-  static constexpr u32 numbers = slopes + SAMPLES * 2 * N::HEAD;         // two stages
-  static constexpr u32 biases = numbers + 2 * SAMPLES * 16 * NUMBER_PIECES;
+  using Head = Tile<N::HEAD, WIDTH>;  // there are as many samples as neurons
+  static constexpr u32 hidden = 0;                                        // results of each layer
+  static constexpr u32 back = hidden + N::DEPTH * Wide::size;             // gradients by them
+  static constexpr u32 weights = back + N::DEPTH * Wide::size;            // after the first layer
+  static constexpr u32 first = weights + (N::DEPTH - 1) * Wide::size;     // of the first layer
+  static constexpr u32 inputs = first + 16 * IN_STEPS * Wide::bytes;      // two stages
+  static constexpr u32 head = inputs + 2 * Inputs::size;                  // the head's weights
+  static constexpr u32 slopes = head + Head::size;                        // gradients by its outputs
+  static constexpr u32 numbers = slopes + Head::size;                     // two stages
+  static constexpr u32 keys = numbers + 2 * SAMPLES * 16 * NUMBER_PIECES;
+  static constexpr u32 biases = keys + 32;
   static constexpr u32 outputs = biases + 4 * (WIDTH * (N::DEPTH - 1) + 2 * N::HEAD);
-  static constexpr u32 output_row = N::OUTPUTS | 1;                      // odd: no bank conflicts
-  static constexpr u32 size = outputs + 4 * SAMPLES * output_row;
+  static constexpr u32 output_row = N::OUTPUTS | 1;                       // odd: no bank conflicts
+  static constexpr u32 gathered = outputs + 4 * SAMPLES * output_row;     // sums of each row's own
+  static constexpr int gathers = N::OUTPUTS + (N::ACTOR && DISTRIBUTION == GAUSSIAN ? ACTIONS : 0) + 5;
+  static constexpr u32 size = gathered + 4 * gathers * (SAMPLES + 1);
 };
 
 __device__ __forceinline__ void store_pieces(u32 address, u32 a, u32 b, u32 c, u32 d) {
@@ -66,14 +84,21 @@ __device__ __forceinline__ void store_pieces(u32 address, u32 a, u32 b, u32 c, u
                :: "r"(address), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
 
+__device__ __forceinline__ void load_pieces(u32 address, u32& a, u32& b, u32& c, u32& d) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(address) : "memory");
+}
+
 __device__ __forceinline__ void fetch_piece(u32 address, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(address), "l"(from) : "memory");
 }
 
 template <class T>
-__device__ __forceinline__ void fetch_matrix(u32 tile, const u16* from, int rows) {
-  for (int k = threadIdx.x; k < rows * T::pieces; k += 128)
-    fetch_piece(tile + T::at(k / T::pieces, k % T::pieces), from + 8 * k);
+__device__ __forceinline__ void fetch_matrix(u32 tile, const u16* from, int rows, int columns) {
+  for (int k = threadIdx.x; k < rows * T::pieces; k += 128) {
+    const int row = k / T::pieces, piece = k % T::pieces;
+    fetch_piece(tile + T::at(row, piece), from + row * columns + 8 * piece);
+  }
 }
 
 __device__ __forceinline__ void fetched() { asm volatile("cp.async.wait_all;" ::: "memory"); }
@@ -109,15 +134,15 @@ __device__ __forceinline__ float silu_slope(float z) {
   return half * (1.0f + z * (1.0f - half));
 }
 
-// Two gradients times the activation's slope, from what was kept of it.
+// Two gradients times the activation's slope, from what was kept of it; for tanh times h * h - 1,
+// which is that slope's negative and one operation less: see `sign`.
 __device__ __forceinline__ u32 through(float low, float high, u32 kept) {
   if (ACTIVATION == SILU)
     return packed(low * silu_slope(lower(kept)), high * silu_slope(upper(kept)));
   u32 both = packed(low, high);
   if (ACTIVATION == TANH) {
     u32 slope;
-    asm("{.reg .b32 minus, one; neg.bf16x2 minus, %1; mov.b32 one, 0x3F803F80; "
-        "fma.rn.bf16x2 %0, minus, %1, one;}" : "=r"(slope) : "r"(kept));
+    asm("fma.rn.bf16x2 %0, %1, %1, %2;" : "=r"(slope) : "r"(kept), "r"(0xBF80BF80));
     asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(both) : "r"(both), "r"(slope));
     return both;
   }
@@ -126,7 +151,7 @@ __device__ __forceinline__ u32 through(float low, float high, u32 kept) {
 }
 
 // Which sample comes at a place: see operant/ppo/kernels/numba/shuffle.py.
-__device__ __forceinline__ u32 shuffled(u32 place, const u32 (&keys)[8], u32 count) {
+__device__ __forceinline__ u32 shuffled(u32 place, const u32* keys, u32 count) {
   constexpr u32 mask = (u32)((1ull << BITS) - 1), fold = (BITS + 1) / 2;
   u32 x = place;
   do {
@@ -142,21 +167,45 @@ __device__ __forceinline__ u32 shuffled(u32 place, const u32 (&keys)[8], u32 cou
 // A tile in registers -----------------------------------------------------------------------------
 // z[4j..4j+3] of a thread are columns 8j+2c, 8j+2c+1 of rows 16w+g and 16w+g+8, where w is its warp,
 // g its lane / 4 and c its lane % 4; packed in pairs that is the first operand of the next product.
-__device__ __forceinline__ void activate(const float (&z)[32], u32 (&h)[16], u32 (&kept)[16]) {
-#pragma unroll
-  for (int j = 0; j < 16; ++j) {
-    h[j] = packed(activated(z[2 * j]), activated(z[2 * j + 1]));
-    kept[j] = ACTIVATION == SILU ? packed(z[2 * j], z[2 * j + 1]) : h[j];
-  }
+__device__ __forceinline__ u32 tile_place(int k) {  // of columns 16k to 16k+15, for this thread
+  const u32 lane = threadIdx.x % 32, matrix = lane / 8;
+  return Wide::at(threadIdx.x / 32 * 16 + matrix % 2 * 8 + lane % 8, 2 * k + matrix / 2);
 }
 
 __device__ __forceinline__ void store_tile(u32 tile, const u32 (&h)[16]) {
-  const u32 lane = threadIdx.x % 32, matrix = lane / 8;
-  const u32 row = threadIdx.x / 32 * 16 + matrix % 2 * 8 + lane % 8;
 #pragma unroll
   for (int k = 0; k < 4; ++k)
-    store_pieces(tile + Wide::at(row, 2 * k + matrix / 2), h[4 * k], h[4 * k + 1], h[4 * k + 2],
-                 h[4 * k + 3]);
+    store_pieces(tile + tile_place(k), h[4 * k], h[4 * k + 1], h[4 * k + 2], h[4 * k + 3]);
+}
+
+// What the way back needs of a layer: its results, which lie in shared memory; for SiLU what they
+// came from, which stays in registers.
+struct Kept {
+  u32 z[ACTIVATION == SILU ? 16 : 1];
+};
+
+__device__ __forceinline__ void activate(const float (&z)[32], u32 (&h)[16], Kept& kept) {
+#pragma unroll
+  for (int j = 0; j < 16; ++j) {
+    h[j] = packed(activated(z[2 * j]), activated(z[2 * j + 1]));
+    if (ACTIVATION == SILU) kept.z[j % (sizeof(Kept) / 4)] = packed(z[2 * j], z[2 * j + 1]);
+  }
+}
+
+// Gradients by what a layer gives -> by what it came from, packed.
+__device__ __forceinline__ void way_back(const float (&z)[32], const Kept& kept, u32 tile,
+                                         u32 (&h)[16]) {
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    u32 active[4];
+    if (ACTIVATION != SILU)
+      load_pieces(tile + tile_place(k), active[0], active[1], active[2], active[3]);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const u32 known = ACTIVATION == SILU ? kept.z[(4 * k + j) % (sizeof(Kept) / 4)] : active[j];
+      h[4 * k + j] = through(z[8 * k + 2 * j], z[8 * k + 2 * j + 1], known);
+    }
+  }
 }
 
 // The loss ----------------------------------------------------------------------------------------
@@ -287,77 +336,72 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
   using At = Places<N>;
   using Head = typename At::Head;
   constexpr int LAST = N::DEPTH - 1;
-  const u32 shared = (u32)__cvta_generic_to_shared(memory);
+  constexpr u32 shared = SHARED_BEGIN;
   const u32 thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
-  const float* biases = (const float*)(memory + At::biases);
+  float* biases = (float*)(memory + At::biases);
   float* outputs = (float*)(memory + At::outputs);
+  float* gathered = (float*)(memory + At::gathered);
 
   // Weights, once.
   const u16* low = u.low + N::BASE;
   const float* full = u.full + N::BASE;
-  fetch_matrix<Wide>(shared + At::first, low + N::FIRST, IN);
+  for (u32 k = thread; k < (At::numbers - At::inputs) / 16; k += 128)
+    *(uint4*)(memory + At::inputs + 16 * k) = make_uint4(0, 0, 0, 0);
+  for (u32 k = thread; k < At::gathers * (SAMPLES + 1); k += 128) gathered[k] = 0.0f;
+  if (thread < 8)
+    ((u32*)(memory + At::keys))[thread] = (u32)u.keys[u.job / MINIBATCHES * 8 + thread];
 #pragma unroll
   for (int l = 1; l < N::DEPTH; ++l)
-    fetch_matrix<Wide>(shared + At::weights + (l - 1) * WIDTH * 128, low + N::matrix(l), WIDTH);
-  fetch_matrix<Head>(shared + At::head, low + N::HEAD_MATRIX, WIDTH);
-  {
-    float* to = (float*)(memory + At::biases);
-#pragma unroll
-    for (int l = 1; l < N::DEPTH; ++l)
-      if (thread < WIDTH) to[(l - 1) * WIDTH + thread] = full[N::bias(l) + thread];
-    if (thread < N::HEAD) {
-      to[LAST * WIDTH + thread] = full[N::HEAD_BIAS + thread];
-      to[LAST * WIDTH + N::HEAD + thread] = full[N::LOG_STD + thread];
-    }
-    for (u32 k = thread; k < 2 * SAMPLES * 2 * IN / 16; k += 128)
-      *(uint4*)(memory + At::inputs + 16 * k) = make_uint4(0, 0, 0, 0);
+    if (thread < WIDTH) biases[(l - 1) * WIDTH + thread] = full[N::bias(l) + thread];
+  if (thread < N::HEAD) {
+    biases[LAST * WIDTH + thread] = full[N::HEAD_BIAS + thread];
+    biases[LAST * WIDTH + N::HEAD + thread] = full[N::LOG_STD + thread];
   }
+  __syncthreads();
+  fetch_matrix<Wide>(shared + At::first, low + N::FIRST, 16 * IN_STEPS, WIDTH);
+#pragma unroll
+  for (int l = 1; l < N::DEPTH; ++l)
+    fetch_matrix<Wide>(shared + At::weights + (l - 1) * Wide::size, low + N::matrix(l), WIDTH, WIDTH);
+  fetch_matrix<Head>(shared + At::head, low + N::HEAD_MATRIX, WIDTH, N::HEAD_COLUMNS);
 
   // The minibatch.
   const int batch = u.job % MINIBATCHES, least = u.count / MINIBATCHES, rest = u.count % MINIBATCHES;
   const u32 begin = batch * least + min(batch, rest), size = least + (batch < rest);
   const u32 tiles = (size + SAMPLES - 1) / SAMPLES;
-  const float share = 1.0f / (float)size, clip = (float)*u.clip;
-  float mean = 0.0f, scale = 1.0f;
-  if (NORMALIZE) mean = u.moments[2 * u.job], scale = u.moments[2 * u.job + 1];
-  u32 keys[8];
-#pragma unroll
-  for (int k = 0; k < 8; ++k) keys[k] = (u32)u.keys[u.job / MINIBATCHES * 8 + k];
+  const float share = 1.0f / (float)size;
 
   auto fetch = [&](u32 tile, u32 stage) {
 #pragma unroll
     for (u32 k = thread; k < SAMPLES * ROW_PIECES; k += 128) {
       const u32 row = k / ROW_PIECES, piece = k % ROW_PIECES, place = tile * SAMPLES + row;
+      const u32* keys = (const u32*)(memory + At::keys);
       const u32 sample = shuffled(place < size ? begin + place : 0, keys, u.count);
       const u32 to = piece < INPUT_PIECES
-          ? At::inputs + stage * SAMPLES * 2 * IN + Inputs::at(row, piece)
+          ? At::inputs + stage * Inputs::size + Inputs::at(row, piece)
           : At::numbers + (stage * SAMPLES + row) * 16 * NUMBER_PIECES + 16 * (piece - INPUT_PIECES);
       fetch_piece(shared + to, u.rows + (u64)sample * ROW_PIECES + piece);
     }
   };
-  __syncthreads();  // before the first rows, the zeros that they leave
   if (program < tiles) fetch(program, 0);
 
   float d_first[IN / 2] = {}, d_head[N::HEAD / 2] = {};
   float d[N::DEPTH][32] = {}, e[N::DEPTH][IN / 2] = {};  // of layers after the first; biases
-  float e_head[N::OUTPUTS] = {}, d_log_std[ACTIONS] = {};
-  Figures sum = {};
-
   u32 stage = 0;
   for (u32 tile = program; tile < tiles; tile += u.programs, stage ^= 1) {
     fetched();
     show_tensor_cores();
     __syncthreads();
     if (tile + u.programs < tiles) fetch(tile + u.programs, stage ^ 1);
-    const u32 x = shared + At::inputs + stage * SAMPLES * 2 * IN;
+    const u32 x = shared + At::inputs + stage * Inputs::size;
 
     float z[32];
-    u32 h[16], kept[N::DEPTH][16];
+    u32 h[16];
+    Kept kept[N::DEPTH];
     begin_products();
 #pragma unroll
-    for (int k = 0; k < IN / 16; ++k)
-      product_t0_t1(z, Inputs::descriptor(x) + k * Inputs::along_columns,
-                        Wide::descriptor(shared + At::first) + k * Wide::along_rows, k > 0);
+    for (int k = 0; k < IN_STEPS; ++k)
+      product_t0_t1(z, Inputs::by_columns(x, k),
+                    Wide::by_rows(shared + At::first, k), k > 0);
     end_products();
     wait_products<0>(z);
     activate(z, h, kept[0]);
@@ -368,8 +412,8 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
 #pragma unroll
       for (int k = 0; k < 4; ++k)
         product_r_t1(z, h[4 * k], h[4 * k + 1], h[4 * k + 2], h[4 * k + 3],
-                         Wide::descriptor(shared + At::weights + (l - 1) * WIDTH * 128) +
-                             k * Wide::along_rows, k > 0);
+                     Wide::by_rows(shared + At::weights + (l - 1) * Wide::size, k),
+                     k > 0);
       end_products();
       wait_products<0>(z);
 #pragma unroll
@@ -378,7 +422,7 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
         z[4 * j] += bias.x, z[4 * j + 1] += bias.y, z[4 * j + 2] += bias.x, z[4 * j + 3] += bias.y;
       }
       activate(z, h, kept[l]);
-      store_tile(shared + At::hidden + l * SAMPLES * 128, h);
+      store_tile(shared + At::hidden + l * Wide::size, h);
     }
     {
       float out[N::HEAD / 2];
@@ -386,7 +430,7 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
 #pragma unroll
       for (int k = 0; k < 4; ++k)
         product_r_t1(out, h[4 * k], h[4 * k + 1], h[4 * k + 2], h[4 * k + 3],
-                          Head::descriptor(shared + At::head) + k * Head::along_rows, k > 0);
+                     Head::by_rows(shared + At::head, k), k > 0);
       end_products();
       wait_products<0>(out);
       const u32 row = warp * 16 + lane / 4;
@@ -403,12 +447,15 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
       const u32 sample = warp * 16 + lane;
       const bool here = tile * SAMPLES + sample < size;
       const float* own = outputs + sample * At::output_row;
-      const float* row = (const float*)(memory + At::numbers) + (stage * SAMPLES + sample) * 4 * NUMBER_PIECES;
-      float g[N::OUTPUTS];
+      const float* row =
+          (const float*)(memory + At::numbers) + (stage * SAMPLES + sample) * 4 * NUMBER_PIECES;
+      float g[N::OUTPUTS], by_log_std[ACTIONS] = {};
+      Figures sum = {};
       if (N::ACTOR) {
-        const float advantage = (row[1] - mean) * scale;
-        actor_slopes<N>(own, row, biases + LAST * WIDTH + N::HEAD, advantage, clip, share, here, g,
-                        d_log_std, sum);
+        float advantage = row[1];
+        if (NORMALIZE) advantage = (advantage - u.moments[2 * u.job]) * u.moments[2 * u.job + 1];
+        actor_slopes<N>(own, row, biases + LAST * WIDTH + N::HEAD, advantage, (float)*u.clip, share,
+                        here, g, by_log_std, sum);
       }
       if (N::CRITIC)
         g[N::OUTPUTS - 1] = value_slope(own[N::OUTPUTS - 1], row, share, here, sum);
@@ -424,8 +471,18 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
         *(uint4*)(memory + At::slopes + Head::at(sample, piece)) =
             make_uint4(words[0], words[1], words[2], words[3]);
       }
+      auto gather = [&](int j, float number) { gathered[j * (SAMPLES + 1) + sample] += number; };
 #pragma unroll
-      for (int j = 0; j < N::OUTPUTS; ++j) e_head[j] += g[j];
+      for (int j = 0; j < N::OUTPUTS; ++j) gather(j, g[j]);
+      if (N::ACTOR && DISTRIBUTION == GAUSSIAN)
+#pragma unroll
+        for (int j = 0; j < ACTIONS; ++j) gather(N::OUTPUTS + j, by_log_std[j]);
+      constexpr int figures = At::gathers - 5;
+      if (N::ACTOR) {
+        gather(figures, sum.policy_loss), gather(figures + 2, sum.entropy);
+        gather(figures + 3, sum.kl), gather(figures + 4, sum.clipped);
+      }
+      if (N::CRITIC) gather(figures + 1, sum.value_loss);
     }
     show_tensor_cores();
     __syncthreads();
@@ -433,53 +490,50 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
     // The way back.
     begin_products();
 #pragma unroll
-    for (int k = 0; k < N::HEAD / 16; ++k)
-      product_t0_t0(z, Head::descriptor(shared + At::slopes) + k * Head::along_columns,
-                        Head::descriptor(shared + At::head) + k * Head::along_columns, k > 0);
+    for (int k = 0; k < (N::HEAD + 15) / 16; ++k)
+      product_t0_t0(z, Head::by_columns(shared + At::slopes, k),
+                    Head::by_columns(shared + At::head, k), k > 0);
     end_products();
 #pragma unroll
     for (int k = 0; k < 4; ++k)
       product_t1_t1(d_head,
-                         Wide::descriptor(shared + At::hidden + LAST * SAMPLES * 128) + k * Wide::along_rows,
-                         Head::descriptor(shared + At::slopes) + k * Head::along_rows, 1);
+                    Wide::by_rows(shared + At::hidden + LAST * Wide::size, k),
+                    Head::by_rows(shared + At::slopes, k), 1);
     end_products();
     wait_products<1>(z);
 #pragma unroll
     for (int l = LAST; l > 0; --l) {
-      const u32 here = shared + At::back + l * SAMPLES * 128;
-      const u32 before = shared + At::hidden + (l - 1) * SAMPLES * 128;
-#pragma unroll
-      for (int j = 0; j < 16; ++j) h[j] = through(z[2 * j], z[2 * j + 1], kept[l][j]);
+      const u32 here = shared + At::back + l * Wide::size;
+      const u32 before = shared + At::hidden + (l - 1) * Wide::size;
+      way_back(z, kept[l], shared + At::hidden + l * Wide::size, h);
       store_tile(here, h);
       begin_products();
 #pragma unroll
       for (int k = 0; k < 4; ++k)
         product_r_t0(z, h[4 * k], h[4 * k + 1], h[4 * k + 2], h[4 * k + 3],
-                         Wide::descriptor(shared + At::weights + (l - 1) * WIDTH * 128) +
-                             k * Wide::along_columns, k > 0);
+                     Wide::by_columns(shared + At::weights + (l - 1) * Wide::size, k), k > 0);
       end_products();
       show_tensor_cores();
       __syncthreads();
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
-        product_t1_t1(d[l], Wide::descriptor(before) + k * Wide::along_rows,
-                          Wide::descriptor(here) + k * Wide::along_rows, 1);
-        product_t1_t1(e[l], Wide::descriptor(here) + k * Wide::along_rows,
-                         Inputs::descriptor(x) + k * Inputs::along_rows, 1);
+        product_t1_t1(d[l], Wide::by_rows(before, k),
+                      Wide::by_rows(here, k), 1);
+        product_t1_t1(e[l], Wide::by_rows(here, k),
+                      Inputs::by_rows(x, k), 1);
       }
       end_products();
       wait_products<1>(z);
     }
-#pragma unroll
-    for (int j = 0; j < 16; ++j) h[j] = through(z[2 * j], z[2 * j + 1], kept[0][j]);
+    way_back(z, kept[0], shared + At::hidden, h);
     store_tile(shared + At::back, h);
     show_tensor_cores();
     __syncthreads();
     begin_products();
 #pragma unroll
     for (int k = 0; k < 4; ++k)
-      product_t1_t1(d_first, Wide::descriptor(shared + At::back) + k * Wide::along_rows,
-                       Inputs::descriptor(x) + k * Inputs::along_rows, 1);
+      product_t1_t1(d_first, Wide::by_rows(shared + At::back, k),
+                    Inputs::by_rows(x, k), 1);
     end_products();
     wait_products<0>(d_first);
     held(d_head);
@@ -487,65 +541,46 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
     for (int l = 1; l < N::DEPTH; ++l) held(d[l]), held(e[l]);
   }
 
-  // This block's part of the gradient.
+  // This block's part of the gradient. With tanh it changed its sign in each layer on the way back.
+  auto sign = [](int l) { return ACTIVATION == TANH && (LAST - l) % 2 == 0 ? -1.0f : 1.0f; };
   float* out = u.gradients + (u64)program * u.stride + N::BASE;
   const u32 row = warp * 16 + lane / 4;
 #pragma unroll
   for (int j = 0; j < IN / 2; ++j) {
     const u32 input = j / 4 * 8 + lane % 4 * 2 + j % 2, neuron = row + j % 4 / 2 * 8;
-    out[N::FIRST + input * WIDTH + neuron] = d_first[j];
+    out[N::FIRST + input * WIDTH + neuron] = sign(0) * d_first[j];
 #pragma unroll
     for (int l = 1; l < N::DEPTH; ++l)
-      if (input == ONES) out[N::bias(l) + neuron] = e[l][j];
+      if (input == ONES) out[N::bias(l) + neuron] = sign(l) * e[l][j];
   }
 #pragma unroll
   for (int l = 1; l < N::DEPTH; ++l)
 #pragma unroll
     for (int j = 0; j < 16; ++j) {
       const u32 column = j / 2 * 8 + lane % 4 * 2, input = row + j % 2 * 8;
-      *(float2*)(out + N::matrix(l) + input * WIDTH + column) = make_float2(d[l][2 * j], d[l][2 * j + 1]);
+      *(float2*)(out + N::matrix(l) + input * WIDTH + column) =
+          make_float2(sign(l) * d[l][2 * j], sign(l) * d[l][2 * j + 1]);
     }
 #pragma unroll
   for (int j = 0; j < N::HEAD / 2; ++j) {
     const u32 column = j / 4 * 8 + lane % 4 * 2 + j % 2, neuron = row + j % 4 / 2 * 8;
-    out[N::HEAD_MATRIX + neuron * N::HEAD + column] = d_head[j];
-  }
-  // Numbers that lanes 0 to 15 of each warp have gathered: added up in a fixed order.
-  constexpr int GATHERED = N::OUTPUTS + (N::ACTOR ? ACTIONS : 0) + 5;
-  float gathered[GATHERED];
-#pragma unroll
-  for (int j = 0; j < N::OUTPUTS; ++j) gathered[j] = e_head[j];
-  if (N::ACTOR) {
-#pragma unroll
-    for (int j = 0; j < ACTIONS; ++j) gathered[N::OUTPUTS + j] = d_log_std[j];
-  }
-  const float figures[5] = {sum.policy_loss, sum.value_loss, sum.entropy, sum.kl, sum.clipped};
-#pragma unroll
-  for (int j = 0; j < 5; ++j) gathered[GATHERED - 5 + j] = figures[j] * share;
-  float* room = (float*)memory;  // the tiles are done with
-  fetched();
-  __syncthreads();
-#pragma unroll
-  for (int j = 0; j < GATHERED; ++j) {
-#pragma unroll
-    for (int k = 8; k > 0; k /= 2) gathered[j] += __shfl_down_sync(0xFFFFFFFFu, gathered[j], k);
-    if (lane == 0) room[warp * GATHERED + j] = gathered[j];
+    out[N::HEAD_MATRIX + neuron * N::HEAD_COLUMNS + column] = d_head[j];
   }
   __syncthreads();
-  if (thread < GATHERED) {
-    const u32 j = thread;
-    const float total = room[j] + room[GATHERED + j] + room[2 * GATHERED + j] + room[3 * GATHERED + j];
-    if (j < N::OUTPUTS) out[N::HEAD_BIAS + j] = total;
-    else if (j < GATHERED - 5) out[N::LOG_STD + j - N::OUTPUTS] = total;
-    else {
-      const u32 figure = j - (GATHERED - 5);
-      if (figure == 1 ? N::CRITIC : N::ACTOR) u.sums[program * 8 + figure] = total;
-    }
+  if (thread < At::gathers) {
+    float total = 0.0f;
+    for (int k = 0; k < SAMPLES; ++k) total += gathered[thread * (SAMPLES + 1) + k];
+    constexpr u32 figures = At::gathers - 5;
+    if (thread < N::OUTPUTS) out[N::HEAD_BIAS + thread] = total;
+    else if (thread < figures) out[N::LOG_STD + thread - N::OUTPUTS] = total;
+    else if (thread == figures + 1 ? N::CRITIC : N::ACTOR)
+      u.sums[program * 8 + thread - figures] = total * share;
   }
 }
 
 extern "C" __global__ void __launch_bounds__(128, BLOCKS_A_PROCESSOR) train_networks(const Update u) {
   extern __shared__ __align__(1024) char memory[];
+  if (__cvta_generic_to_shared(memory) != SHARED_BEGIN) __trap();
 #if NETWORKS == 1
   train<Network0>(u, blockIdx.x, memory);
 #else

@@ -14,14 +14,16 @@ from torch import Tensor
 
 from operant.models.names import LOG_STD_RANGE
 from operant.ppo.kernels.cuda.wgmma import wrappers
+from operant.ppo.kernels.triton.layers import NUMBERS
 from operant.ppo.kernels.triton.networks import Network, Networks
 from operant.ppo.kernels.triton.order import permutation
 from operant.vector.nvrtc import Kernels
 
 WIDTH = 64
 """Neurons of a hidden layer, padded."""
-SHARED = 227 << 10
-"""Bytes of shared memory of a processor."""
+SHARED = 228 << 10
+"""Bytes of shared memory of a processor; of each block's 1024 are the system's."""
+TANH, RELU, SILU = (NUMBERS[name] for name in ("tanh", "relu", "silu"))
 OPTIONS = ("--std=c++17", "--use_fast_math", "--diag-suppress=177")
 _ARGUMENT = np.dtype(
     [(name, np.uint64) for name in ("rows", "low", "full", "moments", "keys", "clip")]
@@ -57,7 +59,7 @@ def update_source(
     pieces, numbers = input_pieces(inputs), -(-constants["OBS"] // 4)
     shuffling = permutation(count)
     whole = {
-        "IN": inputs.inputs,
+        "IN": _columns(inputs.ones + 1, inputs.inputs),
         "ONES": inputs.ones,
         "INPUT_PIECES": pieces,
         "NUMBER_PIECES": numbers,
@@ -73,9 +75,9 @@ def update_source(
         "ACTIONS": constants["ACTIONS"],
         "MASK": constants["MASK"],
         "OLD_VALUE": constants["OLD_VALUE"],
-        "TANH": 0,
-        "RELU": 1,
-        "SILU": 2,
+        "TANH": TANH,
+        "RELU": RELU,
+        "SILU": SILU,
         "CATEGORICAL": 0,
         "GAUSSIAN": 1,
     }
@@ -92,8 +94,12 @@ def update_source(
         described.append(_network(1, networks.critic, 1, False, True))
     nets = [inputs] if networks.shared else [inputs, networks.critic]
     sizes = [outputs + networks.shared, 1]
-    used = max(_memory(net, numbers, size) for net, size in zip(nets, sizes, strict=False))
-    most = 3 if max(len(net.widths) for net in nets) < 3 else 2  # what registers allow
+    used = max(
+        _memory(net, numbers, size, size + constants["ACTIONS"] + 5)
+        for net, size in zip(nets, sizes, strict=False)
+    )
+    deep, silu = max(len(net.widths) for net in nets) > 2, constants["ACTIVATION"] == SILU
+    most = 2 if deep else 3 if silu else 4  # what registers allow
     blocks = min(most, SHARED // (used + 1024))
     text = [
         wrappers(),
@@ -125,7 +131,8 @@ def _network(number: int, net: Network, outputs: int, actor: bool, critic: bool)
     values = {
         "BASE": net.base,
         "DEPTH": depth,
-        "HEAD": net.head,
+        "HEAD": _columns(outputs, net.head),
+        "HEAD_COLUMNS": net.head,
         "OUTPUTS": outputs,
         "FIRST": net.matrices[0],
         "HEAD_MATRIX": net.matrices[depth],
@@ -146,12 +153,18 @@ def _network(number: int, net: Network, outputs: int, actor: bool, critic: bool)
     )
 
 
-def _memory(net: Network, numbers: int, outputs: int) -> int:
+def _columns(used: int, padded: int) -> int:
+    """Columns of a tile of which so many are used, where weights are `padded`."""
+    return 8 if used <= 8 else padded
+
+
+def _memory(net: Network, numbers: int, outputs: int, gathers: int) -> int:
     """What ``Places`` of the kernel adds up to."""
     depth, wide = len(net.widths), 64 * 128
-    tiles = (3 * depth - 1) * wide + 128 * net.inputs + 2 * 64 * 2 * net.inputs
-    heads = 2 * 64 * 2 * net.head + 2 * 64 * 16 * numbers
-    return tiles + heads + 4 * (WIDTH * (depth - 1) + 2 * net.head) + 4 * 64 * (outputs | 1)
+    inputs, head = max(16, net.inputs), max(16, net.head)  # narrow tiles are padded to 16 columns
+    tiles = (3 * depth - 1) * wide + 128 * inputs + 2 * 64 * 2 * inputs + 2 * 64 * 2 * head
+    vectors = 2 * 64 * 16 * numbers + 32 + 4 * (WIDTH * (depth - 1) + 2 * net.head)
+    return tiles + vectors + 4 * 64 * (outputs | 1) + 4 * gathers * 65
 
 
 class HopperUpdate:

@@ -7,11 +7,16 @@ a descriptor of shared memory; ``t1`` is an operand whose rows are what is summe
 
 from __future__ import annotations
 
-_COLUMNS = (16, 32, 64)
+_COLUMNS = (8, 16, 32, 64)
 _COMMON = """
 typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef unsigned short u16;
+
+// A tile in shared memory, as products are told of it: the words of its descriptor.
+struct Operand {
+  u32 low, high;
+};
 
 template <int SIZE>
 __device__ __forceinline__ void held(float (&d)[SIZE]) {
@@ -46,24 +51,26 @@ def _product(columns: int, a: str, turned_b: int) -> str:
     count = columns // 2
     results = ", ".join(f"%{k}" for k in range(count))
     in_registers = a == "r"
-    size = 4 if in_registers else 1
-    names = [f"%{count + k}" for k in range(size)]
-    operand = "{" + ", ".join(names) + "}" if in_registers else names[0]
+    size = 4 if in_registers else 2
+    names = [f"%{count + k}" for k in range(size + 3)]
+    operand = "{" + ", ".join(names[:4]) + "}" if in_registers else "a"
     turned = f"{turned_b}" if in_registers else f"{int(a == 't1')}, {turned_b}"
-    b, keep = f"%{count + size}", f"%{count + size + 1}"
-    arguments = "u32 a0, u32 a1, u32 a2, u32 a3" if in_registers else "u64 a"
-    given = ['"r"(a0), "r"(a1), "r"(a2), "r"(a3)' if in_registers else '"l"(a)']
-    given += ['"l"(b)', '"r"(keep)']
+    arguments = "u32 a0, u32 a1, u32 a2, u32 a3" if in_registers else "Operand a"
+    given = ["a0", "a1", "a2", "a3"] if in_registers else ["a.low", "a.high"]
+    given += ["b.low", "b.high", "keep"]
+    described = "" if in_registers else f"mov.b64 a, {{{names[0]}, {names[1]}}}; "
     outputs = ", ".join(f'"+f"(d[{k}])' for k in range(count))
+    inputs = ", ".join(f'"r"({name})' for name in given)
     return f"""
 __device__ __forceinline__ void product_{a}_t{turned_b}(
-    float (&d)[{count}], {arguments}, u64 b, int keep) {{
+    float (&d)[{count}], {arguments}, Operand b, int keep) {{
   asm volatile(
-      "{{.reg .pred p; setp.ne.b32 p, {keep}, 0; "
+      "{{.reg .pred p; .reg .b64 a, b; setp.ne.b32 p, {names[size + 2]}, 0; "
+      "{described}mov.b64 b, {{{names[size]}, {names[size + 1]}}}; "
       "wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.bf16.bf16 "
-      "{{{results}}}, {operand}, {b}, p, 1, 1, {turned};}}"
+      "{{{results}}}, {operand}, b, p, 1, 1, {turned};}}"
       : {outputs}
-      : {", ".join(given)}
+      : {inputs}
       : "memory");
 }}
 """

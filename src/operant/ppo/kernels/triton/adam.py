@@ -12,8 +12,8 @@ from operant.vector.cards import interpreted
 
 BLOCK = 128
 """Weights of a program that steps."""
-ADDED = 64
-"""Places of a program that adds: they lie side by side in every part."""
+ADDED, ROWS = 32, 64
+"""Places of a program that adds, which lie side by side in every part, and parts at a time."""
 
 
 class State(NamedTuple):
@@ -77,7 +77,7 @@ def adam_step(
         size,
         gradients.stride(0),
         PARTS=len(gradients),
-        ROWS=32,
+        ROWS=ROWS,
         BLOCK=added,
     )
     _step[(triton.cdiv(count, block),)](
@@ -116,7 +116,7 @@ def _add(
     here = number >= 0
     rows = tl.arange(0, ROWS)
     total = tl.zeros([ROWS, BLOCK], tl.float32)
-    for first in range(0, PARTS, ROWS):
+    for first in tl.static_range(0, PARTS, ROWS):  # so that all are being fetched at once
         there = (first + rows < PARTS)[:, None] & (place < size)[None, :]
         part = gradients + (first + rows)[:, None].to(tl.int64) * stride + place[None, :]
         total += tl.load(part, mask=there, other=0.0)
@@ -126,11 +126,9 @@ def _add(
     if tl.program_id(0) == 0:
         kinds = tl.arange(0, 8)
         figure = tl.zeros([ROWS, 8], tl.float32)
-        for first in range(0, PARTS, ROWS):
-            there = (first + rows < PARTS)[:, None]
-            figure += tl.load(
-                sums + (first + rows)[:, None] * 8 + kinds[None, :], mask=there, other=0.0
-            )
+        for first in tl.static_range(0, PARTS, ROWS):
+            own = sums + (first + rows)[:, None] * 8 + kinds[None, :]
+            figure += tl.load(own, mask=(first + rows < PARTS)[:, None], other=0.0)
         tl.store(figures + kinds, tl.sum(figure, 0), mask=kinds < 5)
         tl.store(steps, tl.load(steps) + tl.load(active).to(tl.float64))
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from textwrap import indent
 
 from operant.envs.rules import TracedRules
+from operant.lang.trace import FLOAT
 from operant.lang.triton_source import program_source
 from operant.ppo.kernels.triton.networks import Network, Networks
 from operant.vector.philox import POLICY_BLOCK
@@ -42,8 +43,8 @@ from operant.ppo.kernels.triton.sampling import gaussian, limited, pick, policy_
 _ARGUMENTS = """\
     num_envs, stride, constants, floats, ints, flags, records, obs, reward, terminated,
     truncated, action_mask, action, log_prob, value, final_value, final_obs, report, low, full,
-    statistics, one_hot, parts, firsts, bounds, first_step, policy_low, policy_high, max_steps,
-    host_ns, STEPS: tl.constexpr, ACTIVATION: tl.constexpr, QUICK: tl.constexpr,
+    statistics, one_hot, parts, firsts, bounds, hints, first_step, policy_low, policy_high,
+    max_steps, host_ns, STEPS: tl.constexpr, ACTIVATION: tl.constexpr, QUICK: tl.constexpr,
     PRECISION: tl.constexpr, LIMIT: tl.constexpr, HOST_CLOCK: tl.constexpr, BLOCK: tl.constexpr,
     WIDE: tl.constexpr, KEEP: tl.constexpr, PASS: tl.constexpr,
 """
@@ -84,11 +85,14 @@ def rollout_source(rules: TracedRules, acting: Acting, version: str) -> str:
         *observed(rules, "s", "o", "o"),
         *stored_obs(rules, "obs", "o", "here"),
         *_allowed(rules, "s", "action_mask"),
+        *_hinted(rules, "tl.zeros([BLOCK], tl.float32)"),
         "for t in range(STEPS):",
         indent("\n".join(_one_step(rules, acting)), "    "),
         *_inputs(rules, acting, "o"),
         *_value(acting),
         "tl.store(value + row, v, mask=here)",
+        "hint = tl.where(here, hint, 0.0)",
+        "tl.store(hints + tl.program_id(0), tl.sum(hint, 0))",
         *[keep_row(f"state_{name}", f"s_{name}") for name in rules.fields],
         keep_row("steps", "s__steps"),
         keep_row("episode_return", "s__return"),
@@ -297,11 +301,20 @@ def _one_step(rules: TracedRules, acting: Acting) -> list[str]:
         "if tl.max(ended.to(tl.int32), 0) > 0:",
         indent("\n".join(_ended(rules)), "    "),
         "row += num_envs",
+        *_hinted(rules, "hint", "lp", "gained", "last"),
         *stored_obs(rules, "obs", "o", "here"),
         *_allowed(rules, "n", "action_mask"),
         *[f"s_{name} = n_{name}" for name in names],
     ]
     return lines
+
+
+def _hinted(rules: TracedRules, before: str, *numbers: str) -> list[str]:
+    """``hint``: 0 as long as all numbers and observations were finite, else NaN. (Values would be
+    among them, if Triton could compile that for compute capability 10.)"""
+    floats = obs_names(rules, "o") if rules.observation.dtype == FLOAT else []
+    terms = " + ".join([*numbers, *floats]) or "0.0"
+    return [f"hint = {before} + 0.0 * ({terms})"]
 
 
 def _ended(rules: TracedRules) -> list[str]:
