@@ -71,9 +71,9 @@ class Episodes:
     def __len__(self) -> int:
         return len(self.returns)
 
-    def last(self, most: int) -> tuple[list[float], list[int]]:
+    def last(self, most: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns and lengths of the last `most` episodes, in order."""
-        return self.returns[-most:].tolist(), self.lengths[-most:].tolist()
+        return self.returns[-most:], self.lengths[-most:]
 
     @classmethod
     def joined(cls, parts: list[tuple[np.ndarray, ...]]) -> Episodes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +25,7 @@ from operant.ppo.engines.choose import choose_device, choose_engine
 from operant.ppo.guard import NonFiniteError
 from operant.ppo.job import Episodes, Job
 from operant.ppo.policy import add_return_normalizer, configured_policy
+from operant.ppo.recent import Recent
 from operant.ppo.schedule import scheduled
 from operant.ppo.threads import one_thread_an_operation
 from operant.vector.backends import host_backend
@@ -146,7 +146,7 @@ class PPO:
         self.seconds = 0.0
         """Time spent in `learn`, over all sessions of a run, callbacks included."""
         self._since = 0.0
-        self.recent: deque[tuple[float, int]] = deque(maxlen=WINDOW)
+        self.recent = Recent(WINDOW)
         """Return and length of the last episodes."""
         self._stopping = False
         self.timings = Timings(0.0, 0.0, 0.0)
@@ -202,9 +202,10 @@ class PPO:
         figures["sps"] = len(self.engine.buffer) / (now - self._since)
         self.seconds += now - self._since
         self._since = now  # what callbacks take is counted with the next iteration
-        metrics = self._metrics(figures)
-        for callback in callbacks:
-            callback.on_update(self, metrics)
+        if callbacks:
+            metrics = self._metrics(figures)
+            for callback in callbacks:
+                callback.on_update(self, metrics)
 
     def _collect_and_update(self, total: int, callbacks: list[Callback]) -> dict[str, float]:
         began = time.perf_counter()
@@ -226,14 +227,13 @@ class PPO:
         rate = scheduled(ppo.learning_rate, ppo.learning_rate_schedule, progress)
         clip = scheduled(ppo.clip, ppo.clip_schedule, progress)
         figures = self.engine.update(self.iteration, rate, clip)
-        figures |= {"learning_rate": rate, "clip": clip}
         ended = time.perf_counter()
         self._count(episodes)
         parts = (collected - began, estimated - called, ended - estimated)
         self.timings = Timings(*(self.engine.timings() or parts))
-        figures["collect_seconds"] = self.timings.collect
-        figures["advantages_seconds"] = self.timings.advantages
-        figures["update_seconds"] = self.timings.update
+        figures["learning_rate"], figures["clip"] = rate, clip
+        for name, seconds in self.timings._asdict().items():
+            figures[f"{name}_seconds"] = seconds
         return figures
 
     def _trained_tensors(self) -> list[torch.Tensor]:
@@ -243,33 +243,28 @@ class PPO:
 
     def _count(self, episodes: Episodes) -> None:
         self.episodes += len(episodes)
-        self.recent.extend(zip(*episodes.last(WINDOW), strict=True))
+        self.recent.add(*episodes.last(WINDOW))
 
     def _metrics(self, figures: Mapping[str, float]) -> dict[str, float]:
-        returns = np.array([r for r, _ in self.recent] or [np.nan])
         known = {
             **figures,
-            "return_min": float(returns.min()),
-            "return_max": float(returns.max()),
-            "return_std": float(returns.std()),
+            **self.recent.spread()._asdict(),
             "iteration": self.iteration,
             "steps": self.steps,
             "seconds": self.seconds,
             "episodes": self.episodes,
-            "mean_return": self.mean_return,
-            "mean_length": self.mean_length,
         }
         return {name: known[name] for name in METRICS}
 
     @property
     def mean_return(self) -> float:
         """Mean return of the last `WINDOW` episodes of training; NaN before the first."""
-        return float(np.mean([r for r, _ in self.recent])) if self.recent else float("nan")
+        return self.recent.spread().mean_return
 
     @property
     def mean_length(self) -> float:
         """Mean length of the last `WINDOW` episodes of training; NaN before the first."""
-        return float(np.mean([n for _, n in self.recent])) if self.recent else float("nan")
+        return self.recent.spread().mean_length
 
     # Using the policy -----------------------------------------------------------------------
     @property

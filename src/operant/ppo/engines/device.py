@@ -389,12 +389,12 @@ class DeviceEpisodes(Episodes):
     def __len__(self) -> int:
         return int(self._engine.read_recent()[0])
 
-    def last(self, most: int) -> tuple[list[float], list[int]]:
+    def last(self, most: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns and lengths of the last `most` episodes, 100 at most, in order."""
         recent = self._engine.read_recent()
         count = min(int(recent[0]), most, RECENT)
         returns, lengths = recent[1 : 1 + count], recent[1 + RECENT : 1 + RECENT + count]
-        return returns[::-1].tolist(), lengths[::-1].astype(int).tolist()
+        return returns[::-1], lengths[::-1].astype(np.int64)
 
     @cached_property
     def _all(self) -> tuple[np.ndarray, ...]:
