@@ -148,6 +148,123 @@ def test_bad_numbers_are_found_and_undone() -> None:
     assert ppo.optimizer.count == 2
 
 
+def trained(ppo: PPO) -> list[torch.Tensor]:
+    """Copies of what an iteration changes."""
+    adam = ppo.optimizer
+    tensors = [*ppo.policy.state_dict().values(), adam.exp_avg, adam.exp_avg_sq]
+    return [tensor.detach().clone() for tensor in tensors]
+
+
+class SpoilReward(Callback):
+    """The second rollout has a reward that is none, found when it was trained on."""
+
+    def __init__(self, change: Any) -> None:
+        self.change = change
+
+    def on_update(self, ppo: PPO, metrics: dict[str, float]) -> None:
+        self.change(ppo)
+        self.before, self.count = trained(ppo), ppo.optimizer.count
+
+    def on_rollout(self, ppo: PPO, buffer: Any) -> None:
+        if ppo.iteration == 1:
+            buffer.reward[1, 2] = float("nan")
+
+
+def add_to_parameters(ppo: PPO) -> None:
+    with torch.no_grad():
+        for parameter in ppo.policy.parameters():
+            parameter += 0.125
+
+
+def move_parameters(ppo: PPO) -> None:
+    """The same, in other memory."""
+    for parameter in ppo.policy.parameters():
+        parameter.data = parameter.data + 0.125
+
+
+@pytest.mark.parametrize("change", [add_to_parameters, move_parameters])
+@pytest.mark.parametrize(
+    ("backend", "engine"),
+    [("cuda", "eager"), ("cuda", "fused"), ("cpu", "eager"), ("cpu", "fused")],
+)
+def test_the_guard_puts_everything_back(backend: str, engine: str, change: Any) -> None:
+    options = {"normalize_obs": True, "normalize_reward": True, "epochs": 1, "minibatches": 2}
+    ppo = ppo_on(backend, engine=engine, precision="fp32", hidden=(8,), **options)
+    assert ppo.engine.name == engine
+    spoil = SpoilReward(change)
+    with pytest.raises(NonFiniteError, match="iteration 1: the loss"):
+        ppo.learn(3 * ROLLOUT, spoil)
+    assert ppo.optimizer.count == spoil.count == 2
+    for found, good in zip(trained(ppo), spoil.before, strict=True):
+        assert torch.equal(found, good)
+    ppo.env.reset(seed=1)
+    ppo.learn(2 * ROLLOUT)  # it goes on from there
+    assert all(tensor.isfinite().all() for tensor in trained(ppo))
+
+
+def test_nothing_is_copied_without_the_guard() -> None:
+    ppo = ppo_on("cuda", nan_guard=False)
+    ppo.learn(2 * ROLLOUT)
+    assert ppo.engine._before == []
+
+
+@pytest.mark.parametrize("engine", ["eager", "fused"])
+def test_what_was_handed_out_is_not_overwritten(engine: str) -> None:
+    ppo = ppo_on("cuda", "Pendulum-v1", engine=engine, precision="fp32", hidden=(8,))
+    handed: list[tuple[np.ndarray, ...]] = []
+    figures: list[dict[str, float]] = []
+    copies = []
+    for iteration in range(2):
+        episodes = ppo.engine.collect(iteration, STEPS * iteration)
+        ppo.engine.advantages()
+        figures.append(ppo.engine.update(iteration, 1e-2, 0.2))
+        handed.append(episodes.last(100))
+        copies.append((dict(figures[-1]), *(array.copy() for array in handed[-1])))
+    for found, arrays, (numbers, *kept) in zip(figures, handed, copies, strict=True):
+        assert found == numbers
+        for array, copy in zip(arrays, kept, strict=True):
+            assert np.array_equal(array, copy)
+    assert figures[0] != figures[1]
+    assert [len(array) for array in handed[0]] == [20, 20]  # a limit of 3 steps, twice
+
+
+def test_an_iteration_that_was_broken_off() -> None:
+    class Break(Callback):
+        def on_rollout(self, ppo: PPO, buffer: Any) -> None:
+            raise KeyboardInterrupt
+
+    ppo, whole = ppo_on("cuda"), ppo_on("cuda")
+    state = ppo.env.get_state()
+    with pytest.raises(KeyboardInterrupt):
+        ppo.learn(ROLLOUT, Break())
+    ppo.env.set_state(state)
+    for trainer in (ppo, whole):
+        trainer.learn(ROLLOUT)
+    assert torch.equal(weights(ppo), weights(whole))
+
+
+class Modes(Callback):
+    def __init__(self) -> None:
+        self.seen: list[bool] = []
+
+    def on_rollout(self, ppo: PPO, buffer: Any) -> None:
+        self.seen.append(ppo.policy.training)
+
+    def on_update(self, ppo: PPO, metrics: dict[str, float]) -> None:
+        self.seen.append(ppo.policy.training)
+
+
+@pytest.mark.parametrize(
+    ("backend", "engine"),
+    [("cuda", "eager"), ("cuda", "fused"), ("cpu", "eager"), ("cpu", "fused")],
+)
+def test_callbacks_see_the_mode_of_the_part_that_ran(backend: str, engine: str) -> None:
+    ppo, modes = ppo_on(backend, engine=engine, precision="fp32", hidden=(8,)), Modes()
+    assert ppo.engine.name == engine
+    ppo.learn(2 * ROLLOUT, modes)
+    assert modes.seen == [False, True, False, True]
+
+
 @pytest.mark.parametrize("name", ["Doors", "Switches", "Arm"])
 def test_every_kind_of_space(tasks: dict[str, type[operant.Env]], name: str) -> None:
     card, host = (ppo_on(backend, tasks[name], epochs=1) for backend in ("cuda", "reference"))

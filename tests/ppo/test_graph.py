@@ -133,16 +133,18 @@ def test_any_module_and_one_that_looks_at_the_host() -> None:
     torch.testing.assert_close(weights(curious), weights(ppo), rtol=1e-3, atol=1e-4)
 
 
-def test_one_read_an_iteration() -> None:
+@pytest.mark.parametrize("nan_guard", [False, True])
+def test_one_read_an_iteration(nan_guard: bool) -> None:
     from torch.profiler import ProfilerActivity, profile
 
-    ppo = ppo_with("graph", nan_guard=False)
+    ppo = ppo_with("graph", nan_guard=nan_guard)
     ppo.learn(2 * ROLLOUT)
     with profile(activities=[ProfilerActivity.CUDA]) as found:
         ppo.learn(5 * ROLLOUT)
         torch.cuda.synchronize()
-    reads = [event for event in found.events() if "DtoH" in event.name]
-    assert len(reads) == 3
+    names = [event.name for event in found.events()]
+    assert sum("DtoH" in name for name in names) == 3
+    assert not any("Pageable" in name for name in names)  # such a copy keeps the host waiting
 
 
 def test_bad_numbers_are_found_and_undone() -> None:
@@ -155,6 +157,45 @@ def test_bad_numbers_are_found_and_undone() -> None:
     with pytest.raises(NonFiniteError, match=r"iteration 1: the value of environment 0"):
         ppo.learn(3 * ROLLOUT, Spoil())
     assert ppo.optimizer.count == 8
+
+
+def trained(ppo: PPO) -> list[Tensor]:
+    adam = ppo.optimizer
+    tensors = [*ppo.policy.state_dict().values(), adam.exp_avg, adam.exp_avg_sq]
+    return [tensor.detach().clone() for tensor in tensors]
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_everything_is_put_back(replaced: bool) -> None:
+    class Spoil(Callback):
+        def on_update(self, ppo: PPO, metrics: dict[str, float]) -> None:
+            for parameter in ppo.policy.parameters() if replaced else ():
+                parameter.data = parameter.data + 0.125
+            self.before, self.count = trained(ppo), ppo.optimizer.count
+
+        def on_rollout(self, ppo: PPO, buffer: Any) -> None:
+            if ppo.iteration == 2:
+                buffer.reward[1, 2] = float("nan")
+
+    ppo, spoil = ppo_with("graph", normalize_obs=True, normalize_reward=True), Spoil()
+    with pytest.raises(NonFiniteError, match="iteration 2: the loss"):
+        ppo.learn(4 * ROLLOUT, spoil)
+    assert ppo.optimizer.count == spoil.count == 16
+    for found, good in zip(trained(ppo), spoil.before, strict=True):
+        assert torch.equal(found, good)
+
+
+def test_what_was_handed_out_is_not_overwritten() -> None:
+    ppo, handed, copies = ppo_with("graph", "Pendulum-v1", max_episode_steps=5), [], []
+    for iteration in range(3):
+        episodes = ppo.engine.collect(iteration, 16 * iteration)
+        ppo.engine.advantages()
+        ppo.engine.update(iteration, 1e-3, 0.2)
+        handed.append(episodes.last(100)[0])
+        copies.append(handed[-1].copy())
+    for array, copy in zip(handed, copies, strict=True):
+        assert np.array_equal(array, copy)
+    assert not np.array_equal(copies[0], copies[1])
 
 
 def test_episodes_for_those_who_listen() -> None:

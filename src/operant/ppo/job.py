@@ -98,14 +98,22 @@ class Engine(Protocol):
 
     def collect(self, iteration: int, step: int) -> Episodes:
         """Fill the buffer with rollout number `iteration`, which begins at step `step` of each
-        environment since the start of the run; the episodes that finished in it."""
+        environment since the start of the run; the episodes that finished in it. The policy is in
+        evaluation mode afterwards."""
 
     def advantages(self) -> None:
         """Turn the buffer's rewards and values into advantages and targets."""
 
     def update(self, iteration: int, learning_rate: float, clip: float) -> dict[str, float]:
         """Train on the buffer; figures about it, means over all minibatches, and the share of the
-        targets' variance that the values explain."""
+        targets' variance that the values explain. The policy is in training mode afterwards."""
+
+    def keep(self) -> None:
+        """Remember, before `collect`, what an iteration changes in the policy and the optimiser. An
+        engine with the NaN guard may leave the copying to `collect`."""
+
+    def undo(self) -> None:
+        """Put back what `keep` remembered, into the tensors that the policy has now."""
 
     def timings(self) -> tuple[float, float, float] | None:
         """Seconds that collecting, advantages and update took in the last iteration, where these

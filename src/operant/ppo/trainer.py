@@ -187,14 +187,13 @@ class PPO:
 
     def _iterate(self, total: int, callbacks: list[Callback]) -> None:
         guarded = self.config.run.nan_guard
-        before = [tensor.clone() for tensor in self._trained_tensors()] if guarded else []
-        count = self.optimizer.count
+        if guarded:
+            self.engine.keep()
         try:
             figures = self._collect_and_update(total, callbacks)
         except NonFiniteError:
-            for tensor, good in zip(self._trained_tensors(), before, strict=True):
-                tensor.copy_(good)
-            self.optimizer.count = count
+            if guarded:
+                self.engine.undo()
             raise
         now = time.perf_counter()
         self.iteration += 1
@@ -209,7 +208,6 @@ class PPO:
 
     def _collect_and_update(self, total: int, callbacks: list[Callback]) -> dict[str, float]:
         began = time.perf_counter()
-        self.policy.eval()
         episodes = self.engine.collect(self.iteration, self.steps // self.env.num_envs)
         collected = time.perf_counter()
         for callback in callbacks:
@@ -219,7 +217,6 @@ class PPO:
             for callback in listening:
                 callback.on_episodes(self, episodes)
 
-        self.policy.train()
         called = time.perf_counter()
         self.engine.advantages()
         estimated = time.perf_counter()
@@ -235,11 +232,6 @@ class PPO:
         for name, seconds in self.timings._asdict().items():
             figures[f"{name}_seconds"] = seconds
         return figures
-
-    def _trained_tensors(self) -> list[torch.Tensor]:
-        """What an iteration changes in the policy and the optimiser; not copies."""
-        adam = self.optimizer
-        return [*self.policy.state_dict().values(), adam.exp_avg, adam.exp_avg_sq]
 
     def _count(self, episodes: Episodes) -> None:
         self.episodes += len(episodes)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from operant.buffers.advantages import discounted_returns
 from operant.buffers.rollout import RolloutBuffer
@@ -89,6 +90,24 @@ class BaseEngine:
             if len(bad):
                 return int(bad[0])
         return None
+
+    # the NaN guard's way back ---------------------------------------------------------------
+    def keep(self) -> None:
+        """Copy what an iteration changes; see `Engine`."""
+        self._count_before = self.job.optimizer.count
+        self._before = [tensor.clone() for tensor in self._trained()]
+
+    @torch.no_grad()
+    def undo(self) -> None:
+        """Put the copies back; see `Engine`."""
+        for tensor, good in zip(self._trained(), self._before, strict=True):
+            tensor.copy_(good)
+        self.job.optimizer.count = self._count_before
+
+    def _trained(self) -> list[Tensor]:
+        """What an iteration changes in the policy and the optimiser; not copies."""
+        adam = self.job.optimizer
+        return [*self.job.policy.state_dict().values(), adam.exp_avg, adam.exp_avg_sq]
 
     def explained_variance(self) -> float:
         """Share of the targets' variance that the values explain; NaN if there is none."""

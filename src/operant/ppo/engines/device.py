@@ -3,11 +3,14 @@
 `DeviceEngine` runs each operation as PyTorch reaches it; it is what `eager` means on a card, and
 what the `graph` engine captures. So nothing here depends on a value that only the card knows:
 counts that vary are bounded, choices are masks. One read an iteration brings the figures.
+
+Between the end of an update and the next rollout the card waits for the host. So there is little in
+between: what goes to the card, and what comes back, is copied as a part of the work on it.
 """
 
 from __future__ import annotations
 
-import time
+import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
@@ -22,6 +25,8 @@ from operant.buffers.gpu import GpuBuffer
 from operant.buffers.triton_scans import discounted_triton
 from operant.models.distributions import masked
 from operant.ppo.engines.base import DATA, FIGURES, BaseEngine
+from operant.ppo.engines.exchange import Exchange, Marks
+from operant.ppo.engines.places import Places
 from operant.ppo.guard import check_device_rollout
 from operant.ppo.job import Episodes, Job
 from operant.ppo.kernels.numba.shuffle import shuffle_keys
@@ -73,19 +78,40 @@ class DeviceEngine(BaseEngine):
         self._carry = new(envs)
         self._noise = new(ppo.num_steps, envs, dist.noise_size)
         self._orders = new(ppo.epochs, len(self.buffer), dtype=torch.int32)
-        self._keys = new(ppo.epochs, 8, dtype=torch.int64)
-        self._first_step = new(1, dtype=torch.int64)
-        self._rates = new(3, dtype=torch.float64)  # learning rate, clip, Adam's steps so far
         self._active = new(1)  # 0 after the target KL was passed
         self._figures = new(ppo.epochs * ppo.minibatches, len(FIGURES))
-        self._recent = new(1 + 2 * RECENT, dtype=torch.float64)
-        self._checks = new(4, dtype=torch.float64)  # bad, epochs, spread, unexplained
-        self._marks = _Marks(self.device)
+        self._set_exchange()
         self._low, self._rounded = self._rounded_weights()
         limit = self.env.max_episode_steps
         self._finals = 0 if limit is None else 1 + (ppo.num_steps - 1) // limit
-        self._summary: np.ndarray | None = None
         self._set_up()
+        self._find_tensors()
+
+    def _set_exchange(self) -> None:
+        """What host and card tell each other. The host writes before it launches what reads it,
+        which ends before the one wait of an iteration: so nothing is overwritten that is still to
+        be copied."""
+        ppo, device = self.job.config.ppo, self.device
+        self._told_step = Exchange((1,), torch.int64, device)
+        self._told_keys = Exchange((ppo.epochs, 8), torch.int64, device)
+        self._told_rates = Exchange((3,), torch.float64, device)
+        self._first_step, self._keys = self._told_step.card, self._told_keys.card
+        self._rates = self._told_rates.card  # learning rate, clip, Adam's steps so far
+        recent, known = 1 + 2 * RECENT, 1 + 2 * RECENT + 5
+        self._found = Exchange((known + self._figures.numel(),), torch.float64, device)
+        found = self._found.card
+        self._recent = found[:recent]
+        self._checks = found[recent:known]  # bad, epochs, spread, unexplained, Adam's steps
+        self._found_figures = found[known:].view_as(self._figures)
+        self._marks = Marks(device)
+        self._summary: np.ndarray | None = None
+        self._under_way = False
+
+    def _find_tensors(self) -> None:
+        """Where the policy's tensors are, and memory for copies of what an iteration changes."""
+        self._places = Places(self.job.policy)
+        self._own = self._trained() if self.job.config.run.nan_guard else []
+        self._before = [torch.empty_like(tensor) for tensor in self._own]
 
     def _set_up(self) -> None:
         """Whatever else an engine needs, before anything runs."""
@@ -114,12 +140,32 @@ class DeviceEngine(BaseEngine):
     # collect --------------------------------------------------------------------------------
     def collect(self, iteration: int, step: int) -> Episodes:
         """Fill the buffer; see `Engine`. The episodes are read from the card when looked at."""
-        self._first_step.fill_(step)
-        self._marks.begin()
+        if self._under_way and self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)  # the last iteration was broken off before its wait
+        if self._places.changed():
+            self._reconnect()
+        self._told_step.host[0] = step
+        self._under_way, self._summary = True, None
+        self._marks.note(0)
         self._run("collect")
-        self._marks.note()
-        self._summary = None
+        self._marks.note(1)
         return DeviceEpisodes(self)
+
+    def _reconnect(self) -> None:
+        """Someone gave the policy other tensors."""
+        self._find_tensors()
+
+    def keep(self) -> None:
+        """See `Engine`. The rollout begins with the copies."""
+        self._count_before = self.job.optimizer.count
+
+    def _copy_trained(self) -> None:
+        """Fill ``_before``."""
+        # Tensors of one dtype at a time, which PyTorch copies by one kernel.
+        for dtype in dict.fromkeys(tensor.dtype for tensor in self._own):
+            pairs = zip(self._before, self._own, strict=True)
+            copies, own = zip(*(pair for pair in pairs if pair[1].dtype == dtype), strict=True)
+            torch._foreach_copy_(copies, own)
 
     @torch.no_grad()
     def _collect(self) -> None:
@@ -208,7 +254,7 @@ class DeviceEngine(BaseEngine):
     def advantages(self) -> None:
         """Scale the rewards if asked, then estimate advantages."""
         self._run("advantages")
-        self._marks.note()
+        self._marks.note(2)
 
     @torch.no_grad()
     def _advantages(self) -> None:
@@ -230,11 +276,10 @@ class DeviceEngine(BaseEngine):
         """Epochs over shuffled minibatches; see `Engine`."""
         job, ppo = self.job, self.job.config.ppo
         keys = shuffle_keys(job.config.run.seed, iteration, ppo.epochs).view(np.int64)
-        self._keys.copy_(torch.from_numpy(keys), non_blocking=True)
-        rates = torch.tensor([learning_rate, clip, job.optimizer.count], dtype=torch.float64)
-        self._rates.copy_(rates, non_blocking=True)
+        self._told_keys.host[:] = keys
+        self._told_rates.host[:] = learning_rate, clip, job.optimizer.count
         self._run("update")
-        self._marks.note()
+        self._marks.note(3)
         figures = self._read(iteration)
         self.env.check_rules()  # the card was waited for already
         return figures
@@ -307,27 +352,44 @@ class DeviceEngine(BaseEngine):
 
     def _read(self, iteration: int) -> dict[str, float]:
         """The one read of an iteration: figures, episodes, and whether all was well."""
-        parts = (self._recent, self._checks, self._rates[2:], self._figures.flatten())
-        self._summary = torch.cat([part.to(torch.float64) for part in parts]).cpu().numpy()
-        _, checks, count, figures = np.split(
-            self._summary, np.cumsum([x.numel() for x in parts])[:-1]
-        )
-        bad, epochs, spread, unexplained = checks.tolist()
-        self.job.optimizer.count = int(count[0])
-        if self.job.config.run.nan_guard and not np.isfinite(bad):
+        self._marks.wait(3)
+        self._under_way = False
+        summary = self._summary = self._found.host.copy()  # the next iteration writes there
+        recent, known = self._recent.numel(), self._recent.numel() + self._checks.numel()
+        bad, epochs, spread, unexplained, count = summary[recent:known].tolist()
+        self.job.optimizer.count = int(count)
+        if self.job.config.run.nan_guard and not math.isfinite(bad):
             check_device_rollout(self.buffer, iteration)
-        rows = figures.reshape(self._figures.shape)[
-            : round(epochs) * self.job.config.ppo.minibatches
-        ]
-        found = self.report(rows, iteration)
+        rows = summary[known:].reshape(-1, len(FIGURES))
+        found = self.report(rows[: round(epochs) * self.job.config.ppo.minibatches], iteration)
         found["explained_variance"] = 1 - unexplained / spread if spread > 0 else float("nan")
         return found
 
     # How it is executed ---------------------------------------------------------------------
     def _run(self, part: str) -> None:
         """Do a part of an iteration on the card."""
+        self._prepare(part)
         with self._products():
-            getattr(self, f"_{part}")()
+            self._do(part)
+
+    def _prepare(self, part: str) -> None:
+        """Layers such as dropout act in updates only."""
+        if part != "advantages":
+            self.job.policy.train(part == "update")
+
+    def _do(self, part: str) -> None:
+        """A part, between the copies that belong to it: all that is captured."""
+        if part == "collect":
+            self._told_step.send()
+            self._copy_trained()
+        elif part == "update":
+            self._told_keys.send()
+            self._told_rates.send()
+        getattr(self, f"_{part}")()
+        if part == "update":
+            self._checks[4:].copy_(self._rates[2:])
+            self._found_figures.copy_(self._figures)
+            self._found.fetch()
 
     @property
     def precision(self) -> str:
@@ -411,33 +473,3 @@ class DeviceEpisodes(Episodes):
     returns = property(lambda self: self._all[2])
     lengths = property(lambda self: self._all[3])
     truncated = property(lambda self: self._all[4])
-
-
-class _Marks:
-    """When the parts of an iteration ended, by the card's clock."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._events: list[Any] = []
-        self._on_card = device.type == "cuda"
-
-    def begin(self) -> None:
-        self._events = []
-        self.note()
-
-    def note(self) -> None:
-        if self._on_card:
-            event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-            event.record()
-            self._events.append(event)
-        else:
-            self._events.append(time.perf_counter())
-
-    def seconds(self) -> tuple[float, float, float] | None:
-        if len(self._events) < 4:
-            return None
-        pairs = zip(self._events[:-1], self._events[1:], strict=True)
-        if self._on_card:
-            found = [a.elapsed_time(b) * 1e-3 for a, b in pairs]
-        else:
-            found = [b - a for a, b in pairs]
-        return found[0], found[1], found[2]

@@ -48,6 +48,7 @@ class EagerEngine(BaseEngine):
         """Fill the buffer; see `Engine`."""
         job, buffer = self.job, self.buffer
         env, policy, dist, device = job.env, job.policy, job.distribution, job.device
+        policy.eval()
         fill_uniforms(self._noise, job.config.run.seed, step)
         noise = torch.from_numpy(self._noise)
         finished: list[tuple[np.ndarray, ...]] = []
@@ -97,6 +98,7 @@ class EagerEngine(BaseEngine):
     def update(self, iteration: int, learning_rate: float, clip: float) -> dict[str, float]:
         """Epochs over shuffled minibatches; see `Engine`."""
         job, ppo = self.job, self.job.config.ppo
+        job.policy.train()
         data = [tensor.to(job.device) for tensor in self.buffer.flat(*DATA)]
         rows: list[Tensor] = []
         for epoch in range(ppo.epochs):

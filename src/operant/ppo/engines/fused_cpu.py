@@ -217,6 +217,7 @@ class FusedEngine(BaseEngine):
     def collect(self, iteration: int, step: int) -> Episodes:
         """Fill the buffer; see `Engine`."""
         table, buffer, job = self._table, self.buffer, self.job
+        job.policy.eval()  # for those who look at it: nothing here depends on the mode
         compiled = self._connect_env(step)
         self._pack()
         for name in ("episode_counts", "final_counts", "bad"):
@@ -356,6 +357,7 @@ class FusedEngine(BaseEngine):
         """Epochs over shuffled minibatches; see `Engine`."""
         job, ppo, table = self.job, self.job.config.ppo, self._table
         rates, results = table.arrays["rates"], table.arrays["results"]
+        job.policy.train()
         rates[p.RATE], rates[p.COUNT] = learning_rate, job.optimizer.count
         table.arrays["option_values"][n.CLIP] = clip
         self._pack()

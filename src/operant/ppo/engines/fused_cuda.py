@@ -355,6 +355,10 @@ class FusedKernels(DeviceEngine):
             for launch in self._launches:
                 train(self._arrays, *launch, job)
 
+    def _find_tensors(self) -> None:
+        super()._find_tensors()
+        self._step.addresses.copy_(addresses(self.job.optimizer.parameters, self.device))
+
     def _read_weights(self) -> None:
         """Copy weights and statistics to where kernels read them; someone may have changed them."""
         step, normalizer = self._step, self.job.obs_normalizer
@@ -383,7 +387,3 @@ class FusedCudaEngine(FusedKernels, GraphEngine):
 
     def _compile_level(self) -> str:
         return "off"
-
-    def _capture(self) -> None:
-        self._step.addresses.copy_(addresses(self.job.optimizer.parameters, self.device))
-        super()._capture()

@@ -17,6 +17,7 @@ import torch
 
 from operant.ppo.config import RunConfig
 from operant.ppo.engines.device import DeviceEngine
+from operant.ppo.engines.places import Places
 from operant.ppo.job import Job
 
 PARTS = ("collect", "advantages", "update")
@@ -46,7 +47,6 @@ class GraphEngine(DeviceEngine):
     def __init__(self, job: Job) -> None:
         super().__init__(job)
         self._graphs: dict[str, torch.cuda.CUDAGraph] = {}
-        self._places: list[int] = []
         self.compiled = False
         """Whether `torch.compile` fused operations."""
         level = self._compile_level()
@@ -55,12 +55,12 @@ class GraphEngine(DeviceEngine):
         self._capture()
 
     def _run(self, part: str) -> None:
-        if part == PARTS[0] and self._places != self._addresses():
-            self._capture()  # someone gave the policy other tensors
         self._graphs[part].replay()
+        self._prepare(part)  # for those who look at the policy, while the card works
 
-    def _addresses(self) -> list[int]:
-        return [tensor.data_ptr() for tensor in self.job.policy.state_dict().values()]
+    def _reconnect(self) -> None:
+        super()._reconnect()
+        self._capture()
 
     # compile --------------------------------------------------------------------------------
     def _compile_level(self) -> str:
@@ -88,7 +88,7 @@ class GraphEngine(DeviceEngine):
     # capture --------------------------------------------------------------------------------
     def _capture(self) -> None:
         """Record the parts; what they change is put back."""
-        self._graphs, self._places = {}, self._addresses()
+        self._graphs = {}
         try:
             with self._kept():
                 if not self.compiled:
@@ -98,8 +98,9 @@ class GraphEngine(DeviceEngine):
                     self._prepare(part)
                     graph = torch.cuda.CUDAGraph()
                     with torch.cuda.graph(graph, pool=pool):
-                        getattr(self, f"_{part}")()
+                        self._do(part)
                     self._graphs[part] = graph
+            self._places = Places(self.job.policy)  # running it may have made buffers
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
@@ -114,22 +115,18 @@ class GraphEngine(DeviceEngine):
             for _ in range(2):
                 for part in PARTS:
                     self._prepare(part)
-                    getattr(self, f"_{part}")()
+                    self._do(part)
         torch.cuda.current_stream(self.device).wait_stream(stream)
         torch.cuda.synchronize(self.device)
-
-    def _prepare(self, part: str) -> None:
-        self.job.policy.train(part == "update")
 
     @contextmanager
     def _kept(self) -> Iterator[None]:
         """Put back afterwards what an iteration changes: weights, optimiser, environments."""
-        adam, mode = self.job.optimizer, self.job.policy.training
-        tensors = [*self.job.policy.state_dict().values(), adam.exp_avg, adam.exp_avg_sq]
-        tensors += [self._carry, *self.env.memory()]
+        mode = self.job.policy.training
+        tensors = [*self._trained(), self._carry, *self.env.memory()]
         before = [tensor.clone() for tensor in tensors]
         random = torch.cuda.get_rng_state(self.device)
-        self._rates.copy_(torch.tensor([1e-4, 0.2, 0.0], dtype=torch.float64))
+        self._told_rates.host[:] = 1e-4, 0.2, 0.0
         try:
             with self._products():
                 yield
