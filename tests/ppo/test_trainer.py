@@ -345,6 +345,17 @@ def test_the_policy_is_put_back_when_a_number_is_not_finite():
     assert torch.isfinite(ppo.optimizer.exp_avg).all()
 
 
+def test_an_invalid_action_is_named_without_the_guard_too():
+    class Spoil(Callback):
+        def on_update(self, ppo, metrics):
+            with torch.no_grad():
+                ppo.policy.actor_head.bias.fill_(float("nan"))
+
+    ppo = small("Pendulum-v1", engine="eager", nan_guard=False)
+    with pytest.raises(NonFiniteError, match="iteration 1: the action of environment 0"):
+        ppo.learn(2 * ROLLOUT, Spoil())
+
+
 def test_unknown_options_name_the_nearest():
     with pytest.raises(ValueError, match=r"did you mean ppo\.learning_rate"):
         small(learning_rte=1.0)
