@@ -178,8 +178,8 @@ __device__ __forceinline__ void store_tile(u32 tile, const u32 (&h)[16]) {
     store_pieces(tile + tile_place(k), h[4 * k], h[4 * k + 1], h[4 * k + 2], h[4 * k + 3]);
 }
 
-// What the way back needs of a layer: its results, which lie in shared memory; for SiLU what they
-// came from, which stays in registers.
+// What the way back needs of a layer: its results, which are in registers or in shared memory; for
+// SiLU what they came from.
 struct Kept {
   u32 z[ACTIVATION == SILU ? 16 : 1];
 };
@@ -188,24 +188,23 @@ __device__ __forceinline__ void activate(const float (&z)[32], u32 (&h)[16], Kep
 #pragma unroll
   for (int j = 0; j < 16; ++j) {
     h[j] = packed(activated(z[2 * j]), activated(z[2 * j + 1]));
-    if (ACTIVATION == SILU) kept.z[j % (sizeof(Kept) / 4)] = packed(z[2 * j], z[2 * j + 1]);
+    if constexpr (ACTIVATION == SILU) kept.z[j] = packed(z[2 * j], z[2 * j + 1]);
   }
 }
 
-// Gradients by what a layer gives -> by what it came from, packed.
-__device__ __forceinline__ void way_back(const float (&z)[32], const Kept& kept, u32 tile,
-                                         u32 (&h)[16]) {
+// Gradients by what a layer gives -> by what it came from, packed, in place of the layer's results.
+__device__ __forceinline__ void way_back(const float (&z)[32], const Kept& kept, u32 (&h)[16]) {
 #pragma unroll
-  for (int k = 0; k < 4; ++k) {
-    u32 active[4];
-    if (ACTIVATION != SILU)
-      load_pieces(tile + tile_place(k), active[0], active[1], active[2], active[3]);
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const u32 known = ACTIVATION == SILU ? kept.z[(4 * k + j) % (sizeof(Kept) / 4)] : active[j];
-      h[4 * k + j] = through(z[8 * k + 2 * j], z[8 * k + 2 * j + 1], known);
-    }
+  for (int j = 0; j < 16; ++j) {
+    if constexpr (ACTIVATION == SILU) h[j] = through(z[2 * j], z[2 * j + 1], kept.z[j]);
+    else h[j] = through(z[2 * j], z[2 * j + 1], h[j]);
   }
+}
+
+__device__ __forceinline__ void load_tile(u32 tile, u32 (&h)[16]) {
+#pragma unroll
+  for (int k = 0; k < 4; ++k)
+    load_pieces(tile + tile_place(k), h[4 * k], h[4 * k + 1], h[4 * k + 2], h[4 * k + 3]);
 }
 
 // The loss ----------------------------------------------------------------------------------------
@@ -505,7 +504,7 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
     for (int l = LAST; l > 0; --l) {
       const u32 here = shared + At::back + l * Wide::size;
       const u32 before = shared + At::hidden + (l - 1) * Wide::size;
-      way_back(z, kept[l], shared + At::hidden + l * Wide::size, h);
+      way_back(z, kept[l], h);
       store_tile(here, h);
       begin_products();
 #pragma unroll
@@ -524,8 +523,9 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
       }
       end_products();
       wait_products<1>(z);
+      load_tile(before, h);
     }
-    way_back(z, kept[0], shared + At::hidden, h);
+    way_back(z, kept[0], h);
     store_tile(shared + At::back, h);
     show_tensor_cores();
     __syncthreads();
