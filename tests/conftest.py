@@ -1,18 +1,61 @@
-"""Compiled kernels go to a folder that outlives a run, so that a second run compiles nothing."""
+"""Compiled kernels go to a folder that outlives a run, so that a second run compiles nothing.
+
+Coverage follows every line of Python, also where it counts none: the compilers' own code, and
+kernels that are interpreted. That doubles the time they take, so they run unseen here.
+"""
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from numba.core.ccallback import CFunc
+from numba.core.dispatcher import Dispatcher
 
 os.environ.setdefault("OPERANT_HOME", str(Path(tempfile.gettempdir()) / "operant-tests"))
+
+
+def unseen(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, without the tracer that measures coverage."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        tracer = sys.gettrace()
+        sys.settrace(None)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            sys.settrace(tracer)
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def unmeasured() -> Callable[[], dict[str, str]]:
+    """Makes an environment for processes that are not to be measured: they compile, or they are
+    killed before they could say what they ran, and run nothing that no other test runs."""
+    return lambda: {k: v for k, v in os.environ.items() if not k.startswith("COVERAGE_PROCESS_")}
+
+
+COMPILERS = (Dispatcher, CFunc)
+for compiler in COMPILERS:
+    compiler.compile = unseen(compiler.compile)
+
+
+@pytest.fixture
+def compilers_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of functions that a compiler calls: those that write instructions."""
+    for compiler in COMPILERS:
+        monkeypatch.setattr(compiler, "compile", compiler.compile.__wrapped__)
 
 
 @pytest.fixture
@@ -27,9 +70,10 @@ def interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.skip("there is a card: tests/vector/test_cuda_gpu.py runs on it")
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     import triton.language as tl
-    from triton.runtime.interpreter import InterpretedFunction
+    from triton.runtime.interpreter import GridExecutor, InterpretedFunction
     from triton.runtime.jit import JITFunction
 
+    monkeypatch.setattr(GridExecutor, "__call__", unseen(GridExecutor.__call__))
     # Triton's own functions were decorated when somebody imported it, perhaps an earlier test.
     for module in (tl, tl.standard):
         for name, value in list(vars(module).items()):

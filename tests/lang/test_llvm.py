@@ -24,6 +24,8 @@ from operant.lang.batch import batch
 from operant.lang.llvm import formula, instructions, recorded
 from operant.lang.words import bits_of, float_of
 
+pytestmark = pytest.mark.usefixtures("compilers_seen")
+
 Floats = NDArray[np.float32]
 Function = Callable[[Any, Any], Any]
 INF, NAN = math.inf, math.nan

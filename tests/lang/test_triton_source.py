@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import importlib.util
 import math
-import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -299,11 +299,11 @@ print(compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["pt
 
 
 @pytest.fixture(scope="module")
-def ptx(tmp_path_factory: pytest.TempPathFactory) -> str:
+def ptx(tmp_path_factory: pytest.TempPathFactory, unmeasured: Callable[[], dict[str, str]]) -> str:
     pytest.importorskip("triton")
     path = tmp_path_factory.mktemp("kernels") / "expressions.py"
     path.write_text(kernel_source(TEXTS))
-    environ = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
+    environ = {key: value for key, value in unmeasured().items() if key != "TRITON_INTERPRET"}
     done = subprocess.run(
         [sys.executable, "-c", COMPILE, str(path)], env=environ, capture_output=True, text=True
     )

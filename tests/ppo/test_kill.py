@@ -58,9 +58,13 @@ for line in sys.stdin:
 
 
 class Server:
-    def __init__(self) -> None:
+    def __init__(self, environ: dict[str, str]) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", SERVER],
+            env=environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         assert self.process.stdout is not None
         assert self.process.stdout.readline() == "ready\n"
@@ -75,13 +79,13 @@ class Server:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
+def server(tmp_path_factory, unmeasured):
     home, kernels = tmp_path_factory.mktemp("home"), os.path.join(paths.home(), "kernels")
     os.makedirs(kernels, exist_ok=True)
     (home / "kernels").symlink_to(kernels)  # compiled already, perhaps
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPERANT_HOME", str(home))
-        server = Server()
+        server = Server(unmeasured())
         assert server.train("first") == 0  # compiles: the others take as long as they take
         yield server
     server.process.kill()

@@ -50,12 +50,16 @@ while True:
 """
 
 
-def test_kill_at_random_during_saves(tmp_path: Path) -> None:
+def test_kill_at_random_during_saves(
+    tmp_path: Path, unmeasured: Callable[[], dict[str, str]]
+) -> None:
     rng = random.Random(0)
     value = 0.0
     for _ in range(KILLS):
         command = [sys.executable, "-c", SAVER, str(tmp_path), str(int(value) + 1)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as saver:
+        with subprocess.Popen(
+            command, env=unmeasured(), stdout=subprocess.PIPE, text=True
+        ) as saver:
             assert saver.stdout is not None
             first = saver.stdout.readline()
             time.sleep(rng.uniform(0.0, 0.1))

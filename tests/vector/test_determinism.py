@@ -7,6 +7,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -123,7 +124,7 @@ for backend in t.BACKENDS:
 """
 
 
-def test_two_processes_give_the_same_bits() -> None:
+def test_two_processes_give_the_same_bits(unmeasured: Callable[[], dict[str, str]]) -> None:
     here = [
         digest(trajectory(operant.make(ENVS[name], 200, backend=backend)))
         for backend in BACKENDS
@@ -134,7 +135,7 @@ def test_two_processes_give_the_same_bits() -> None:
         path = os.pathsep.join(p for p in sys.path if p)
         there = subprocess.run(
             [sys.executable, "-c", script, workers],
-            env=os.environ | {"PYTHONPATH": path, "PYTHONHASHSEED": workers},
+            env=unmeasured() | {"PYTHONPATH": path, "PYTHONHASHSEED": workers},
             capture_output=True,
             text=True,
             timeout=300,

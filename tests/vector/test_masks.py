@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -465,10 +465,12 @@ def _has_fma() -> bool:
 
 @pytest.mark.skipif(not _has_fma(), reason="looks for x86 fused multiply-adds")
 @pytest.mark.parametrize("count", [2, 40])
-def test_the_step_stays_packed_single_precision(tmp_path: Path, count: int) -> None:
+def test_the_step_stays_packed_single_precision(
+    tmp_path: Path, unmeasured: Callable[[], dict[str, str]], count: int
+) -> None:
     done = subprocess.run(
         [sys.executable, "-c", ASSEMBLY.format(count=count)],
-        env={**os.environ, "OPERANT_HOME": str(tmp_path)},
+        env={**unmeasured(), "OPERANT_HOME": str(tmp_path)},
         capture_output=True,
         text=True,
         check=True,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -158,12 +158,14 @@ TARGETS = {80: "sm_80", 90: "sm_90a", 100: "sm_100a"}
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def compiled(
+    tmp_path_factory: pytest.TempPathFactory, unmeasured: Callable[[], dict[str, str]]
+) -> list[dict[str, Any]]:
     """What one process without the interpreter says of every kernel it compiled."""
     pytest.importorskip("triton")
     path = Path(tmp_path_factory.mktemp("compile")) / "compile_kernels.py"
     path.write_text(SCRIPT)
-    environ = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
+    environ = {key: value for key, value in unmeasured().items() if key != "TRITON_INTERPRET"}
     done = subprocess.run(
         [sys.executable, str(path), json.dumps(JOBS)], env=environ, capture_output=True, text=True
     )

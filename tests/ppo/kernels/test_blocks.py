@@ -23,6 +23,8 @@ from operant.ppo.kernels.numba.activations import NUMBERS, SILU, activation, slo
 from operant.ppo.kernels.numba.blocks import ROWS, VECTORS
 from operant.ppo.kernels.numba.simd import INT64, LANES, load_vector, row_sums, store_vector
 
+pytestmark = pytest.mark.usefixtures("compilers_seen")
+
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 FLOATS = types.CPointer(types.float32)
