@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import sys
 from collections.abc import Callable
@@ -35,7 +36,7 @@ def lander() -> ModuleType:
     return load(TESTS.parent / "examples" / "lander.py")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def failures() -> Callable[[type], dict[str, str]]:
-    """Name and sentence of each check that an environment fails."""
-    return lambda env: {f.name: f.detail for f in check_env(env) if not f.passed}
+    """Name and sentence of each check that an environment fails. Each is checked once."""
+    return functools.cache(lambda env: {f.name: f.detail for f in check_env(env) if not f.passed})

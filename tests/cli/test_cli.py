@@ -8,11 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import operant
+from operant.cli import main
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,6 +27,24 @@ def run(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
         text=True,
         env={**os.environ, "COLUMNS": "100", "NO_COLOR": "1"},
     )
+
+
+@pytest.fixture
+def cli(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[object, str, str]]:
+    """The same in this process, which has imported everything: exit code, output and errors."""
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.chdir(ROOT)
+
+    def invoke(*arguments: str) -> tuple[object, str, str]:
+        monkeypatch.setattr(sys, "argv", ["operant", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        return end.value.code, *capsys.readouterr()
+
+    return invoke
 
 
 def test_version_and_help() -> None:
@@ -110,10 +130,19 @@ def test_check_shows_where_a_definition_was_refused() -> None:
         (["nonsense"], "nonsense"),
     ],
 )
-def test_mistakes_are_one_sentence_and_exit_code_2(arguments: list[str], sentence: str) -> None:
-    shown = run(*arguments)
+def test_mistakes_are_one_sentence_and_exit_code_2(
+    cli: Callable[..., tuple[object, str, str]], arguments: list[str], sentence: str
+) -> None:
+    code, out, err = cli(*arguments)
+    assert code == 2, out + err
+    assert sentence in " ".join(err.split())
+    assert "Traceback" not in err
+
+
+def test_a_mistake_of_a_process() -> None:
+    shown = run("check", "Cartpol-v1")
     assert shown.returncode == 2, shown.stdout + shown.stderr
-    assert sentence in " ".join(shown.stderr.split())
+    assert "did you mean CartPole-v1" in " ".join(shown.stderr.split())
     assert "Traceback" not in shown.stderr
 
 
