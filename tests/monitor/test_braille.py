@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from operant.monitor.braille import Canvas, Series, draw, format_tick, smooth, ticks, x_extent
@@ -320,6 +320,8 @@ def test_smoothing_is_tensorboards(count, weight):
 
 
 @given(st.lists(anything, max_size=50), st.floats(0, 1, exclude_max=True))
+@example([np.finfo(np.float64).max] * 3, 0.75)
+@example([-np.finfo(np.float64).max], 0.75)
 def test_smoothing_stays_between_the_extremes(y, weight):
     y = np.array(y, dtype=np.float64)
     smoothed = smooth(y, weight)

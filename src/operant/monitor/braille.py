@@ -276,13 +276,15 @@ def smooth(y: Floats, weight: float) -> Floats:
     present = np.isfinite(smoothed)
     if weight == 0 or not present.any():
         return smoothed
-    mean = (1 - weight) * smoothed[present]
-    # Each round doubles how many values of the past are in a mean; nothing grows or cancels.
-    reach = 1
-    while reach < len(mean) and weight**reach > _NOTHING:
-        mean[reach:] += weight**reach * mean[:-reach]
-        reach *= 2
-    early = mean[:reach]
-    early /= -np.expm1(math.log(weight) * np.arange(1, len(early) + 1))
-    smoothed[present] = mean
+    values = smoothed[present]
+    mean = (1 - weight) * values
+    with np.errstate(over="ignore"):  # the largest numbers there are, rounded up
+        # Each round doubles how many values of the past are in a mean; nothing grows or cancels.
+        reach = 1
+        while reach < len(mean) and weight**reach > _NOTHING:
+            mean[reach:] += weight**reach * mean[:-reach]
+            reach *= 2
+        early = mean[:reach]
+        early /= -np.expm1(math.log(weight) * np.arange(1, len(early) + 1))
+    smoothed[present] = np.clip(mean, values.min(), values.max())
     return smoothed
