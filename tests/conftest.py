@@ -6,6 +6,7 @@ kernels that are interpreted. That doubles the time they take, so they run unsee
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import importlib.util
 import os
@@ -44,6 +45,20 @@ def unmeasured() -> Callable[[], dict[str, str]]:
     """Makes an environment for processes that are not to be measured: they compile, or they are
     killed before they could say what they ran, and run nothing that no other test runs."""
     return lambda: {k: v for k, v in os.environ.items() if not k.startswith("COVERAGE_PROCESS_")}
+
+
+@pytest.fixture(scope="session")
+def nvrtc() -> Any:
+    """The compiler of CUDA C++, from a package of its own; PyTorch for CUDA brings it."""
+    for name in ("nvidia.cuda_nvrtc", "nvidia.cu13"):
+        try:
+            found = importlib.util.find_spec(name)
+        except ModuleNotFoundError:
+            continue
+        for place in found.submodule_search_locations or () if found else ():
+            for library in sorted(Path(place).glob("lib/libnvrtc.so.*")):
+                return ctypes.CDLL(str(library))
+    pytest.skip("NVRTC is not installed")
 
 
 COMPILERS = (Dispatcher, CFunc)

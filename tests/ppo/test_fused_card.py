@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, MultiBinary, MultiDiscrete
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from torch import Tensor
 
 import operant
@@ -63,6 +63,27 @@ class Locked(operant.Env):
     def action_mask(state):
         low = state.x < 0.0
         return (True, low, ~low, low, True, ~low, low)
+
+
+class Wide(operant.Env):
+    """Many inputs, many actions."""
+
+    class State(NamedTuple):
+        x: float
+
+    observation_space = Box(-np.inf, np.inf, (40,))
+    action_space = Discrete(20)
+    max_episode_steps = 5
+
+    def reset(random):
+        return Wide.State(random[0] - 0.5)
+
+    def step(state, action, random):
+        x = 0.9 * state.x + 0.02 * (action - 9) + 0.2 * (random[0] - 0.5)
+        return Wide.State(x), 1.0 - x * x, x > 0.4
+
+    def observe(state):
+        return tuple(state.x * (k - 20) for k in range(40))
 
 
 def made(
@@ -176,20 +197,20 @@ NETWORKS = [
     ("Arm", True, (16, 7, 20), "tanh", False),
     ("Arm", True, (50,), "silu", True),
     ("Locked", False, (17, 30), "tanh", False),
+    ("Wide", False, (30,), "relu", True),
 ]
 if ON_CARD:
     NETWORKS += [
-        (task, False, hidden, activation, shared)
-        for task in ("Turns", "Arm")
-        for hidden in ((32,), (64, 64), (128, 128), (64, 128, 32))
-        for activation in ("tanh", "relu", "silu")
-        for shared in (False, True)
+        (("Turns", "Arm", "Wide")[(k + j) % 3], False, hidden, activation, (k + j) % 2 == 1)
+        for k, hidden in enumerate([(32,), (64, 64), (128, 128), (64, 64, 32), (64, 128, 32)])
+        for j, activation in enumerate(("tanh", "relu", "silu"))
     ]
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize(("task", "by_state", "hidden", "activation", "shared"), NETWORKS)
 def test_the_gradient_is_autograds(
+    monkeypatch: pytest.MonkeyPatch,
     tasks: Tasks,
     task: str,
     by_state: bool,
@@ -198,8 +219,12 @@ def test_the_gradient_is_autograds(
     shared: bool,
     precision: str,
 ) -> None:
+    from operant.ppo.engines import fused_cuda
+
+    # Without graphs: they would want a rollout, and its kernel takes longest to compile.
+    monkeypatch.setattr(fused_cuda, "FusedCudaEngine", fused_cuda.FusedKernels)
     ppo = made(
-        {**tasks, "Locked": Locked}[task],
+        {**tasks, "Locked": Locked, "Wide": Wide}[task],
         num_envs=1000 if ON_CARD else 23,
         by_state=by_state,
         hidden=hidden,

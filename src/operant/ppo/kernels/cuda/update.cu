@@ -333,6 +333,7 @@ __device__ __forceinline__ float value_slope(float value, const float* row, floa
 template <class N>
 __device__ __forceinline__ void train(const Update& u, u32 program, char* memory) {
   using At = Places<N>;
+  static_assert(At::size <= MEMORY, "a block is given as much");
   using Head = typename At::Head;
   constexpr int LAST = N::DEPTH - 1;
   constexpr u32 shared = SHARED_BEGIN;
@@ -584,7 +585,8 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS_A_PROCESSOR) train_netw
 #if NETWORKS == 1
   train<Network0>(u, blockIdx.x, memory);
 #else
-  if (blockIdx.x % 2 == 0) train<Network0>(u, blockIdx.x / 2, memory);
-  else train<Network1>(u, blockIdx.x / 2, memory);
+  // Blocks are handed out to one processor after the other: so each gets as many of both networks.
+  if (blockIdx.x < u.programs) train<Network0>(u, blockIdx.x, memory);
+  else train<Network1>(u, blockIdx.x - u.programs, memory);
 #endif
 }

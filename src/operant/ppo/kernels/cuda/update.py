@@ -106,6 +106,7 @@ def update_source(
         f"#define NETWORKS {len(described)}",
         f"#define CHOICES {', '.join(map(str, choices or [1]))}",
         f"#define BLOCKS_A_PROCESSOR {blocks}",
+        f"#define MEMORY {used}",
         "#define INFINITY __int_as_float(0x7f800000)",
         *[f"constexpr int {name} = {value};" for name, value in whole.items()],
         *[f"constexpr float {name} = {value!r}f;" for name, value in real.items()],

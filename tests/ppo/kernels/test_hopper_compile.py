@@ -1,0 +1,82 @@
+"""The update's kernel for Hopper, compiled by NVRTC for a card that is not here."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from operant.envs.registry import get_env
+from operant.envs.rules import Rules
+from operant.models.actor_critic import policy_for
+from operant.vector.nvrtc import compile_source
+
+triton = pytest.importorskip("triton")
+DUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+JOBS = [
+    ("CartPole-v1", (64, 64), "tanh", False, {}),
+    ("CartPole-v1", (33, 12), "silu", True, {"VALUE_CLIP": 0.2, "OLD_VALUE": 3}),
+    ("Acrobot-v1", (64, 64, 64), "relu", False, {"MASK": 6, "MASKS": 3}),
+    ("Pendulum-v1", (64,), "tanh", True, {}),
+    ("MountainCarContinuous-v0", (16, 7), "silu", False, {}),
+    ("CartPole-v1", (64, 64), "tanh", False, {"WIDE": True}),
+]
+
+
+def plan_of(
+    env: str, hidden: tuple[int, ...], activation: str, shared: bool, more: dict[str, Any]
+) -> Any:
+    """The kernel of a job; WIDE: with as many inputs and outputs as it can have."""
+    from gymnasium.spaces import Box, Discrete
+
+    from operant.ppo.kernels.cuda.update import WIDTH, update_source
+    from operant.ppo.kernels.triton.layers import NUMBERS
+    from operant.ppo.kernels.triton.networks import Networks
+    from operant.ppo.kernels.triton.samples import Columns
+
+    rules, more = Rules.of(get_env(env)), dict(more)
+    spaces = rules.observation.space, rules.action.space
+    if more.pop("WIDE", False):
+        spaces = Box(-1, 1, (63,)), Discrete(31)
+    policy = policy_for(*spaces, hidden=hidden, activation=activation, shared=shared)
+    outputs, numbers = policy.actor_head.out_features, isinstance(spaces[1], Box)
+    columns = Columns.of(1, more.get("MASKS", 0), spaces[0].shape[0], more.get("VALUE_CLIP", 0.0))
+    constants = {
+        **columns.constants(),
+        "MINIBATCHES": 4,
+        "NORMALIZE": True,
+        "ACTIVATION": NUMBERS[activation],
+        "DISTRIBUTION": int(numbers),
+        "VALUE_CLIP": 0.0,
+        "VALUE_COEF": 0.5,
+        "ENTROPY_COEF": 0.01,
+        **more,
+    }
+    networks = Networks(policy, list(policy.parameters()), WIDTH)
+    choices = [] if numbers else [outputs]
+    return update_source(networks, outputs, choices, constants, 1 << 21)
+
+
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: f"{job[0]}-{job[1]}-{job[2]}")
+def test_it_compiles_and_fits(nvrtc: Any, tmp_path: Path, job: tuple[Any, ...]) -> None:
+    from operant.ppo.kernels.cuda.update import OPTIONS, SHARED
+
+    plan = plan_of(*job)
+    binary = compile_source(nvrtc, plan.source, ("--gpu-architecture=sm_90a", *OPTIONS))
+    assert 1 <= plan.blocks <= 4
+    assert plan.blocks * (plan.memory + 1024) <= SHARED
+    (tmp_path / "update.cubin").write_bytes(binary)
+    dumped = [
+        subprocess.run(
+            [DUMP, option, tmp_path / "update.cubin"], capture_output=True, text=True, check=True
+        ).stdout
+        for option in ("-res-usage", "-sass")
+    ]
+    registers, stack = (int(re.search(rf"{x}:(\d+)", dumped[0])[1]) for x in ("REG", "STACK"))
+    assert registers * 128 * plan.blocks <= 1 << 16
+    assert "HGMMA.64x64x16.F32.BF16" in dumped[1]
+    if job is JOBS[0]:
+        assert (plan.blocks, stack) == (4, 0)  # nothing in memory but what is meant to be there
