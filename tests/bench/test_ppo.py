@@ -10,6 +10,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
+import torch
 
 from operant.bench import peers, ppo
 from operant.bench.peers import Setting
@@ -88,11 +89,32 @@ def test_records_are_flat_and_complete(measured: Any) -> None:
         "advantages_share": 0.05,
         "update_share": 0.7,
         "gflops": 2.0,
+        "limit_gflops": None,
+        "limit_share": None,
         "ratio_to": {"sb3": 25.0},
     }
     assert theirs["num_envs"] == 4  # what it really ran with
     assert theirs["collect_share"] is theirs["update_share"] is theirs["gflops"] is None
     assert theirs["ratio_to"] == {}
+    everyone[0].limit_gflops = 8.0
+    assert ppo.records(everyone)[0]["limit_share"] == 0.25
+
+
+def test_our_other_engines_can_be_peers() -> None:
+    setting = Setting(num_envs=8, num_steps=4, hidden=(8,), device="cpu", engine="fused")
+    ours, other = ppo.contenders(setting, ["eager"])
+    assert (ours.setting.engine, other.system, other.setting.engine) == ("fused", "eager", "eager")
+    assert ours.ours
+    assert other.ours
+    assert ppo.usual_peers("cpu", "auto") == []
+
+
+def test_on_a_card_they_are_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    from operant.ppo.engines import choose
+
+    monkeypatch.setattr(choose, "choose_device", lambda name: torch.device("cuda", 0))
+    assert ppo.usual_peers("auto", "fused") == ["graph", "eager"]
+    assert ppo.usual_peers("auto", "graph") == ["eager"]
 
 
 def test_ours_trains_whole_rollouts_with_the_setting() -> None:

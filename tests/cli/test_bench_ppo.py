@@ -59,6 +59,7 @@ def test_table_has_a_column_for_each_peer(capsys: pytest.CaptureFixture[str]) ->
     from operant.cli.bench_ppo import _print_table
 
     row = {"env": "CartPole-v1", "num_envs": 8, "threads": 2, "sps_min": 90, "sps_max": 110}
+    row["limit_share"] = None
     ours = {"system": "operant", "engine": "graph", "gflops": 41.6, "sps": 100}
     peer = {"system": "sb3", "engine": "sync", "gflops": None, "sps": 40}
     ours["precision"], peer["precision"] = "bf16", None
@@ -70,6 +71,12 @@ def test_table_has_a_column_for_each_peer(capsys: pytest.CaptureFixture[str]) ->
     assert lines[1][:3] == ["operant", "graph", "bf16"]
     assert lines[1][-5:] == ["10%", "42", "10/2/88", "%", "2.50"]
     assert lines[2][-2:] == ["40", "25%"]
+    ours |= {"limit_share": 0.215, "ratio_to": {"eager": 2.5}}
+    _print_table([row | ours, row | peer | {"system": "eager", "engine": "eager", "ratio_to": {}}])
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0][-4:] == ["of", "limit", "x", "eager"]
+    assert lines[1][-2:] == ["21.5%", "2.50"]
+    assert lines[2][:2] == ["eager", "CartPole-v1"]
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,13 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from operant.bench.peers import Setting, Trainer, find_peer
 from operant.envs.registry import get_env
 from operant.ppo.callbacks import Callback
+from operant.ppo.config import ENGINES
 
 if TYPE_CHECKING:
     from operant.ppo.trainer import PPO
@@ -36,6 +38,13 @@ class Contender:
     rounds: list[float] = field(default_factory=list)
     shares: list[dict[str, float]] = field(default_factory=list)
     flops_per_step: float | None = None
+    limit_gflops: float | None = None
+    """What the card does in a large product of the same precision."""
+
+    @property
+    def ours(self) -> bool:
+        """Whether it is this library, perhaps with another engine."""
+        return self.system in ("operant", *ENGINES)
 
     @property
     def sps(self) -> float:
@@ -49,7 +58,7 @@ class Contender:
 
 
 def contenders(setting: Setting, peers: Sequence[str]) -> list[Contender]:
-    """Ours, then each peer.
+    """Ours, then each peer: another library, or ours with another engine, by the engine's name.
 
     Raises:
         ValueError: an unknown environment or peer, a peer that is not installed, no such device.
@@ -61,10 +70,22 @@ def contenders(setting: Setting, peers: Sequence[str]) -> list[Contender]:
     get_env(setting.env)
     found = [Contender("operant", setting, OurTrainer)]
     for name in peers:
+        if name in ENGINES[1:]:
+            found.append(Contender(name, replace(setting, engine=name), OurTrainer))
+            continue
         peer = find_peer(name)
         peer.check(setting)
         found.append(Contender(name, setting, peer.open_trainer))
     return found
+
+
+def usual_peers(device: str, engine: str) -> list[str]:
+    """Whom to compare with if nobody is named: on a card, our other engines there."""
+    from operant.ppo.engines.choose import choose_device
+
+    if choose_device(device).type == "cpu":
+        return []
+    return [name for name in ("graph", "eager") if name != engine]
 
 
 class _Stopwatch(Callback):
@@ -176,6 +197,10 @@ def measure(everyone: Sequence[Contender], repeats: int, seconds: float) -> Iter
         contender.setting = trainer.setting
         contender.flops_per_step = trainer.flops_per_step
         trainer.close()
+        if contender.setting.device != "cpu" and contender.flops_per_step is not None:
+            contender.limit_gflops = product_gflops(
+                contender.setting.device, contender.setting.precision
+            )
 
 
 def _seconds_of(trainer: Trainer, iterations: int) -> float:
@@ -188,7 +213,8 @@ def records(everyone: Sequence[Contender]) -> list[dict[str, Any]]:
     """One flat record per contender; ``ratio_to`` compares ours with each peer of the same run.
 
     ``collect_share``, ``advantages_share`` and ``update_share`` are shares of the time, ``gflops``
-    is what the networks' matrix products amount to (10**9 operations a second); None where unknown.
+    is what the networks' matrix products amount to (10**9 operations a second), ``limit_share`` is
+    its part of what the card does in one large product of that precision; None where unknown.
     """
     return [
         {
@@ -203,14 +229,16 @@ def records(everyone: Sequence[Contender]) -> list[dict[str, Any]]:
             "hidden": list(one.setting.hidden),
             "activation": one.setting.activation,
             "threads": one.setting.threads,
-            "precision": one.setting.precision if one.system == "operant" else None,
-            "compile": one.setting.compile if one.system == "operant" else None,
+            "precision": one.setting.precision if one.ours else None,
+            "compile": one.setting.compile if one.ours else None,
             "sps": round(one.sps),
             "sps_min": round(min(one.rounds)),
             "sps_max": round(max(one.rounds)),
             "repeats": len(one.rounds),
             **{f"{part}_share": _share([found[part] for found in one.shares]) for part in PARTS},
             "gflops": _gflops(one),
+            "limit_gflops": one.limit_gflops,
+            "limit_share": _limit_share(one),
             "ratio_to": {
                 peer.system: round(one.sps / peer.sps, 2)
                 for peer in everyone
@@ -239,6 +267,37 @@ def flops_per_step(ppo: PPO) -> float:
 
 def _gflops(one: Contender) -> float | None:
     return None if one.flops_per_step is None else round(one.sps * one.flops_per_step / 1e9, 1)
+
+
+def _limit_share(one: Contender) -> float | None:
+    reached = _gflops(one)
+    return None if one.limit_gflops is None or not reached else round(reached / one.limit_gflops, 4)
+
+
+@lru_cache
+def product_gflops(device: str, precision: str) -> float:
+    """10**9 operations a second of a product of two 8192 x 8192 matrices on a card; best of 5."""
+    import torch
+
+    kinds = {"bf16": torch.bfloat16, "fp16": torch.float16}
+    size, best = 8192, math.inf
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    try:
+        a, b = (
+            torch.randn(size, size, device=device, dtype=kinds.get(precision, torch.float32))
+            for _ in range(2)
+        )
+        marks = [torch.cuda.Event(enable_timing=True) for _ in range(2)]  # type: ignore[no-untyped-call]
+        for _ in range(6):
+            marks[0].record()
+            a @ b
+            marks[1].record()
+            marks[1].synchronize()
+            best = min(best, marks[0].elapsed_time(marks[1]) * 1e-3)
+    finally:
+        torch.set_float32_matmul_precision(before)
+    return round(2 * size**3 / best / 1e9, 1)
 
 
 def _share(rounds: Sequence[float]) -> float | None:

@@ -28,7 +28,10 @@ def ppo(
     compile_level: Annotated[
         str, Option("--compile", help="torch.compile in the engine graph: off, on or max.")
     ] = "max",
-    peers: Annotated[str, Option(help="Comma-separated: sb3, rejax.")] = "",
+    peers: Annotated[
+        str,
+        Option(help="Comma-separated: sb3, rejax, our engines; on a GPU by default graph,eager."),
+    ] = "",
     repeats: Annotated[int, Option(min=1, help="Rounds; the median counts.")] = 5,
     seconds: Annotated[
         float, Option(min=0.001, help="Least seconds that each contender trains in a round.")
@@ -39,11 +42,12 @@ def ppo(
 ) -> None:
     """PPO training steps per second: ours and others', taking turns, median of several rounds."""
     from operant.bench.peers import Setting
-    from operant.bench.ppo import contenders, measure, records
+    from operant.bench.ppo import contenders, measure, records, usual_peers
     from operant.cli.bench import show_progress, write_results
 
     names = [peer for peer in peers.split(",") if peer]
     with mistakes():
+        names = names or usual_peers(device, engine)
         everyone = contenders(
             Setting(
                 env_id,
@@ -79,18 +83,26 @@ def _print_table(found: list[dict[str, Any]]) -> None:
     from operant.cli.bench import print_figures
 
     peers = [row["system"] for row in found[1:]]
+    limited = any(row["limit_share"] is not None for row in found)
     heads = ["system", "env", "envs", "threads", "steps/s", "+-", "GFLOP/s", "coll/adv/upd"]
+    heads += ["of limit"] if limited else []
     rows = []
     for row in found:
         spread = (row["sps_max"] - row["sps_min"]) / row["sps"] / 2
         shares = [row[f"{part}_share"] for part in ("collect", "advantages", "update")]
-        precision = "" if row["precision"] in (None, "fp32") else f" {row['precision']}"
-        cells = [f"{row['system']} {row['engine']}{precision}", row["env"], str(row["num_envs"])]
+        names = [row["system"], row["engine"] if row["engine"] != row["system"] else ""]
+        names.append("" if row["precision"] in (None, "fp32") else row["precision"])
+        cells = [" ".join(name for name in names if name), row["env"], str(row["num_envs"])]
         cells += [str(row["threads"]), short(row["sps"]), f"{spread:.0%}"]
         cells.append("" if row["gflops"] is None else f"{row['gflops']:.0f}")
         cells.append("" if None in shares else "/".join(f"{100 * s:.0f}" for s in shares) + " %")
+        if limited:
+            cells.append("" if row["limit_share"] is None else f"{row['limit_share']:.1%}")
         ratios = [row["ratio_to"].get(peer) for peer in peers]
         rows.append(cells + ["" if ratio is None else f"{ratio:.2f}" for ratio in ratios])
     print_figures([*heads, *(f"x {peer}" for peer in peers)], rows)
-    if peers:
-        output.print("steps/s: collected and trained on; x: ours against that peer", style="dim")
+    notes = ["x: ours against that peer"] if peers else []
+    if limited:
+        notes.append("of limit: of what the card does in one large product of that precision")
+    if notes:
+        output.print("; ".join(["steps/s: collected and trained on", *notes]), style="dim")
