@@ -9,6 +9,7 @@ It compares with the host's figures too, and prints one line.
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +18,8 @@ import operant
 from operant.buffers.advantages import gae
 from operant.buffers.triton_scans import discounted_triton, gae_triton
 from operant.check import random_actions
+from operant.models import PPO
+from operant.ppo.engines.fused_cuda import FusedKernels
 from operant.ppo.kernels.numba.shuffle import shuffle_keys
 from operant.ppo.kernels.triton.episodes import last_episodes
 from operant.ppo.kernels.triton.noise import fill_uniforms_triton
@@ -27,6 +30,17 @@ from lander import Lander
 
 ENVS = ("CartPole-v1", "Pendulum-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Acrobot-v1")
 MODES = ("NextStep", "SameStep", "Disabled")
+TRAININGS: list[tuple[str, str, dict[str, Any]]] = [
+    ("CartPole-v1", "fp32", {"hidden": (64, 64)}),
+    ("Pendulum-v1", "fp32", {"hidden": (21,), "activation": "relu", "shared": True}),
+    ("CartPole-v1", "tf32", {"hidden": (64, 64)}),
+    ("CartPole-v1", "bf16", {"hidden": (64, 64)}),
+    ("Pendulum-v1", "bf16", {"hidden": (64, 64), "activation": "silu"}),
+    ("Acrobot-v1", "bf16", {"hidden": (33, 12, 64), "activation": "relu", "shared": True}),
+    ("CartPole-v1", "bf16", {"hidden": (128, 128)}),
+]
+"""Jobs of the fused engine. In bf16 a Hopper card runs a kernel of its own for networks up to 64
+wide, and the one for all cards with wider ones."""
 
 
 def environments() -> int:
@@ -82,8 +96,34 @@ def training() -> None:
     assert int(found[0]) == int((terminated | truncated).sum())
 
 
+def fused(env: str, precision: str, options: dict[str, Any], num_envs: int = 77) -> None:
+    """Two iterations of the fused engine without graphs: the rollout, advantages, the packing of
+    samples, updates and Adam. In fp32 the weights must come out as the eager engine's."""
+    trained = []
+    for eager in (False, True)[: 2 if precision == "fp32" else 1]:
+        batch = operant.make(
+            env, num_envs, backend="cuda", autoreset_mode="SameStep", max_episode_steps=4
+        )
+        device = "cuda" if torch.cuda.is_available() else "cpu"  # the interpreter, without a card
+        given = {"num_steps": 5, "epochs": 2, "minibatches": 2, "normalize_obs": True, **options}
+        given |= {"normalize_reward": True, "value_clip": 0.3, "entropy_coef": 0.01, "seed": 3}
+        ppo = PPO(batch, device=device, engine="eager", precision=precision, **given)
+        if not eager:
+            ppo.engine = FusedKernels(ppo.engine.job)  # type: ignore[attr-defined]
+        ppo.learn(2 * num_envs * 5)
+        trained.append(torch.cat([p.detach().flatten() for p in ppo.policy.parameters()]))
+    assert trained[0].isfinite().all(), (env, precision, options)
+    if len(trained) == 2:
+        torch.testing.assert_close(*trained, rtol=1e-3, atol=1e-5)
+
+
 if __name__ == "__main__":
     count = environments()
     training()
+    for job in TRAININGS:
+        fused(*job)
     torch.cuda.synchronize()
-    print(f"{count} steps equal to the host's, advantages too")
+    print(
+        f"{count} steps equal to the host's, advantages too; "
+        f"{len(TRAININGS)} trainings by the fused engine"
+    )
