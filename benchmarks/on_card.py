@@ -1,9 +1,12 @@
 """Everything about a card in one run: parity, environments, PPO, learning, what leaves it.
 
     python benchmarks/on_card.py results.json [parity envs ppo learning copies prospector]
+    python benchmarks/on_card.py results.json [fused_speed fused_learning fused_solve
+        fused_endurance]
 
 The figures are one JSON file in the frame of every benchmark; the parts that are not named are left
-out. Takes some minutes, most of them to compile.
+out. Takes some minutes, most of them to compile. The parts about the fused engine are in
+`on_card_fused.py`.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import on_card_fused
 import torch
 
 import operant
@@ -24,7 +28,6 @@ from operant.bench.frame import frame, write_json
 from operant.bench.peers import Setting
 from operant.check import random_actions
 from operant.models import PPO
-from operant.ppo.callbacks import Callback
 
 ENVS = ("CartPole-v1", "Pendulum-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Acrobot-v1")
 
@@ -112,12 +115,6 @@ def ppo() -> list[dict[str, Any]]:
     return found
 
 
-class _Solved(Callback):
-    def on_update(self, ppo: PPO, metrics: dict[str, float]) -> None:
-        if ppo.mean_return >= 475 and len(ppo.recent) == 100:
-            ppo.stop()
-
-
 def learning() -> list[dict[str, Any]]:
     """CartPole until the mean of 100 episodes is 475, with standard PPO's settings."""
     found = []
@@ -135,7 +132,7 @@ def learning() -> list[dict[str, Any]]:
                 engine=engine,
                 precision=precision,
             )
-            trained.learn(100_000_000, _Solved())
+            trained.learn(100_000_000, on_card_fused.Solved())
             row = {"what": "learning", "engine": engine, "precision": precision, "seed": seed}
             row |= {"steps": trained.steps, "seconds": round(trained.seconds, 2)}
             found.append({**row, "mean_return": trained.mean_return})
@@ -215,6 +212,7 @@ PARTS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "learning": learning,
     "copies": copies,
     "prospector": prospector,
+    **on_card_fused.PARTS,
 }
 
 
@@ -222,7 +220,9 @@ def main() -> None:
     """Run the parts and write the figures."""
     found = []
     for name in sys.argv[2:] or PARTS:
+        began = time.perf_counter()
         found += PARTS[name]()
+        print(f"{name}: {time.perf_counter() - began:.1f} s", flush=True)
         write_json(sys.argv[1], frame(found))
     for row in found:
         print(json.dumps(row))
