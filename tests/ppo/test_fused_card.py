@@ -21,7 +21,7 @@ from operant.models import PPO
 from operant.models.actor_critic import ActorCritic, ContinuousActorCritic
 from operant.models.distributions import masked
 from operant.ppo.callbacks import Callback
-from operant.ppo.engines.fused_scope import why_not_fused_on_card
+from operant.ppo.engines.fused_scope import MOST_NEURONS_IN_BF16, why_not_fused_on_card
 from operant.ppo.guard import NonFiniteError
 from operant.ppo.loss import Loss, normalized, ppo_loss
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:(invalid|overflow|divide):Runtim
 Tasks = dict[str, type[operant.Env]]
 ON_CARD = torch.cuda.is_available()
 DEVICE = "cuda" if ON_CARD else "cpu"
-PRECISIONS = {"fp32": 1e-5, "tf32": 5e-3, "bf16": 1e-2} if ON_CARD else {"fp32": 1e-5}
+PRECISIONS = {"fp32": 1e-5, "tf32": 1e-2, "bf16": 1e-2} if ON_CARD else {"fp32": 1e-5}
 CLIP = 0.2
 BONUS = {"value_clip": 0.3, "value_coef": 0.7, "entropy_coef": 0.05, "max_grad_norm": 0.0}
 
@@ -137,8 +137,11 @@ def filled(ppo: PPO) -> PPO:
     def noise() -> Tensor:
         return torch.from_numpy(random.normal(size=b.reward.shape).astype(np.float32)).to(DEVICE)
 
-    b.log_prob.copy_(log_prob.view(b.reward.shape) + 0.3 * noise())
-    b.value.copy_(value.detach().view(b.reward.shape) + 0.3 * noise())
+    def sides() -> Tensor:  # of a limit, none of them near it: there, rounding decides
+        return 0.4 * noise().sign() * (noise() > 0) + 0.02 * noise()
+
+    b.log_prob.copy_(log_prob.view(b.reward.shape) + sides())
+    b.value.copy_(value.detach().view(b.reward.shape) + sides())
     # Something to learn: a gradient of noise alone is what rounding leaves of sums that cancel.
     first = b.action.view(*b.reward.shape, -1)[..., 0].float()
     b.target.copy_(b.value + noise() + 1.0)
@@ -221,6 +224,8 @@ def test_the_gradient_is_autograds(
 ) -> None:
     from operant.ppo.engines import fused_cuda
 
+    if precision == "bf16" and max(hidden) > MOST_NEURONS_IN_BF16:
+        pytest.skip("no kernel for that")
     # Without graphs: they would want a rollout, and its kernel takes longest to compile.
     monkeypatch.setattr(fused_cuda, "FusedCudaEngine", fused_cuda.FusedKernels)
     ppo = made(
@@ -413,6 +418,7 @@ def test_what_is_not_finite_is_noticed_and_nothing_is_moved(gift: int, what: str
         ({"hidden": (129,)}, "128 neurons at most, not 129"),
         ({"hidden": (8, 8, 8, 8)}, "1 to 3 hidden layers, not 4"),
         ({"precision": "fp16"}, "bf16, tf32 or fp32, not fp16"),
+        ({"precision": "bf16", "hidden": (65,)}, "in bf16 its layers have 64 neurons at most"),
     ],
 )
 def test_what_it_cannot_do_goes_to_another_engine(options: dict[str, Any], reason: str) -> None:

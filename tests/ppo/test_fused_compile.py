@@ -23,7 +23,7 @@ from operant.envs.rules import Rules
 from operant.models.actor_critic import policy_for
 from operant.ppo.kernels.triton import adam, moments, rows, samples, update, weights
 from operant.ppo.kernels.triton.networks import Networks
-from operant.ppo.kernels.triton.rollout import rollout_kernel
+from operant.ppo.kernels.triton.rollout import rollout_kernel, rollout_options
 from operant.ppo.kernels.triton.rollout_source import Acting
 
 POINTERS = {name: "i32" for name in ("one_hot", "parts", "firsts", "ints", "records")}
@@ -94,8 +94,7 @@ def train(arch, kind, env, hidden, activation, precision, shared=False):
 def play(arch, kind, env, hidden):
     rules, nets, acting, numbers = job(env, hidden, "tanh")
     given = {"STEPS": 128, "ACTIVATION": 0, "QUICK": kind == "bf16", "PRECISION": "tf32",
-             "LIMIT": 10.0, "HOST_CLOCK": False, "BLOCK": 64, "WIDE": False, "KEEP": "",
-             "PASS": "", "num_warps": 4, "num_stages": 1, "enable_fp_fusion": False}
+             "LIMIT": 10.0, "HOST_CLOCK": False, "WIDE": False, **rollout_options(1 << 14)}
     pointers = {"low": kind, "action": "fp32" if numbers else "i64"}
     compiled(rollout_kernel(rules, acting), arch, given, pointers)
 

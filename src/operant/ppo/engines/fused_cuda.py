@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from operant.envs.rules import traced
 from operant.models.actor_critic import ActorCritic, OneHot
 from operant.models.distributions import Categorical, Gaussian, MultiCategorical
 from operant.ppo.engines.base import FIGURES
 from operant.ppo.engines.device import RECENT, DeviceEngine
+from operant.ppo.engines.fused_scope import MOST_NEURONS_IN_BF16, widest_layer
 from operant.ppo.engines.graph import GraphEngine
 from operant.ppo.guard import check_device_rollout
 from operant.ppo.kernels.cuda.update import WIDTH, HopperUpdate, Plan, update_source
@@ -26,7 +27,7 @@ from operant.ppo.kernels.triton.adam import State, adam_step, adding_programs
 from operant.ppo.kernels.triton.episodes import last_episodes
 from operant.ppo.kernels.triton.layers import NUMBERS
 from operant.ppo.kernels.triton.moments import SPLIT, advantage_moments
-from operant.ppo.kernels.triton.networks import LEAST, Network, Networks, addresses, padded
+from operant.ppo.kernels.triton.networks import LEAST, Network, Networks, addresses
 from operant.ppo.kernels.triton.rollout import rollout_kernel, rollout_options
 from operant.ppo.kernels.triton.rollout_source import Acting
 from operant.ppo.kernels.triton.rows import pack_rows, row_words
@@ -51,16 +52,19 @@ class FusedKernels(DeviceEngine):
     """The engine without a graph: each kernel is launched when it is reached."""
 
     name = "fused"
-    preferred_precision = "bf16"
+
+    @property
+    def precision(self) -> str:
+        """Of the networks: by default bf16 if they are narrow enough for its kernels, else tf32."""
+        asked = self.job.config.run.precision
+        if asked != "auto":
+            return asked
+        return "bf16" if widest_layer(self._policy) <= MOST_NEURONS_IN_BF16 else "tf32"
 
     def _set_up(self) -> None:
         job, ppo = self.job, self.job.config.ppo
-        policy = job.policy
-        assert isinstance(policy, ActorCritic)
-        self._widest = padded(max(size.out_features for size in _hidden(policy)))
-        self._hopper = (
-            self.precision == "bf16" and _is_hopper(self.device) and self._widest <= WIDTH
-        )
+        policy = self._policy
+        self._hopper = self.precision == "bf16" and _is_hopper(self.device)
         least = WIDTH if self._hopper else LEAST
         self._networks = nets = Networks(policy, job.optimizer.parameters, least)
         self._columns = Columns.of(
@@ -375,11 +379,6 @@ def _signed(word: int) -> int:
 
 def _is_hopper(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.get_device_capability(device)[0] == 9
-
-
-def _hidden(policy: ActorCritic) -> list[nn.Linear]:
-    trunks = [policy.actor] if policy.critic is None else [policy.actor, policy.critic]
-    return [layer for trunk in trunks for layer in trunk if isinstance(layer, nn.Linear)]
 
 
 class FusedCudaEngine(FusedKernels, GraphEngine):

@@ -21,6 +21,7 @@ from operant.ppo.job import Job
 MOST_LAYERS = 3
 MOST_NEURONS = 256
 MOST_NEURONS_ON_CARD = 128
+MOST_NEURONS_IN_BF16 = 64
 MOST_INPUTS, MOST_OUTPUTS = 64, 32
 """Of a network on the card."""
 
@@ -37,12 +38,22 @@ def why_not_fused_on_card(job: Job) -> str | None:
         return reason
     policy = job.policy
     assert isinstance(policy, ActorCritic)
+    widest = widest_layer(policy)
+    if job.config.run.precision == "bf16" and widest > MOST_NEURONS_IN_BF16:
+        return f"in bf16 its layers have {MOST_NEURONS_IN_BF16} neurons at most, not {widest}"
     inputs, outputs = policy.actor[0].in_features, policy.actor_head.out_features
     if inputs > MOST_INPUTS:  # type: ignore[operator]
         return f"its networks have {MOST_INPUTS} inputs at most, not {inputs}"
     if outputs + (policy.critic is None) > MOST_OUTPUTS:
         return f"its networks have {MOST_OUTPUTS} outputs at most, not {outputs}"
     return None
+
+
+def widest_layer(policy: ActorCritic) -> int:
+    """Neurons of the widest hidden layer."""
+    trunks = [policy.actor] if policy.critic is None else [policy.actor, policy.critic]
+    layers = [layer for trunk in trunks for layer in trunk if isinstance(layer, nn.Linear)]
+    return max(layer.out_features for layer in layers)
 
 
 def why_not_fused(job: Job, most_neurons: int = MOST_NEURONS) -> str | None:

@@ -33,6 +33,5 @@ def rollout_options(num_envs: int) -> dict[str, Any]:
     hints = {"KEEP": "", "PASS": ""}
     if interpreted():
         return {"BLOCK": max(16, min(1 << max(num_envs - 1, 1).bit_length(), 1 << 12)), **hints}
-    block, warps = (32, 2) if num_envs <= 8192 else (64, 4)
-    options = {"num_warps": warps, "num_stages": 1, "enable_fp_fusion": False}
-    return {"BLOCK": block, **options, **hints}
+    options = {"num_warps": 1, "num_stages": 1, "enable_fp_fusion": False}
+    return {"BLOCK": 16, **options, **hints}
