@@ -29,6 +29,15 @@ from operant.bench.peers import Setting
 from operant.check import random_actions
 from operant.models import PPO
 
+PPO_JOBS = [
+    ("eager", "fp32", "off"),
+    ("graph", "fp32", "off"),
+    ("graph", "tf32", "on"),
+    ("graph", "bf16", "on"),
+    ("graph", "tf32", "max"),
+    ("graph", "bf16", "max"),
+]
+LEARNERS = [("graph", "tf32"), ("graph", "bf16"), ("eager", "fp32")]
 ENVS = ("CartPole-v1", "Pendulum-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Acrobot-v1")
 
 
@@ -92,15 +101,7 @@ def envs() -> list[dict[str, Any]]:
 def ppo() -> list[dict[str, Any]]:
     """Standard PPO with 8192 environments."""
     found = []
-    jobs = [
-        ("eager", "fp32", "off"),
-        ("graph", "fp32", "off"),
-        ("graph", "tf32", "on"),
-        ("graph", "bf16", "on"),
-        ("graph", "tf32", "max"),
-        ("graph", "bf16", "max"),
-    ]
-    for engine, precision, level in jobs:
+    for engine, precision, level in PPO_JOBS:
         setting = Setting(
             num_envs=8192, device="cuda", engine=engine, precision=precision, compile=level
         )
@@ -118,7 +119,7 @@ def ppo() -> list[dict[str, Any]]:
 def learning() -> list[dict[str, Any]]:
     """CartPole until the mean of 100 episodes is 475, with standard PPO's settings."""
     found = []
-    for engine, precision in (("graph", "tf32"), ("graph", "bf16"), ("eager", "fp32")):
+    for engine, precision in LEARNERS:
         for seed in (1, 2, 3):
             trained = PPO(
                 "CartPole-v1",
