@@ -23,6 +23,7 @@ from operant.models.distributions import (
     SquashedGaussian,
     _Constants,
     distribution_for,
+    masked,
 )
 from operant.models.names import LOG_STD_RANGE
 
@@ -98,6 +99,27 @@ def test_a_masked_action_is_never_sampled(noise: float) -> None:
     action, log_prob = Categorical(12).sample(head, torch.full((4096, 1), noise))
     assert not torch.isin(action, torch.tensor([0, 5, 11])).any()
     assert torch.isfinite(log_prob).all()
+
+
+def test_sums_that_do_not_grow_in_order_choose_no_masked_action(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As on a card, where each of many sums is rounded in its own way."""
+    random = torch.Generator().manual_seed(0)
+    plain = torch.Tensor.cumsum
+
+    def jittered(x: Tensor, dim: int) -> Tensor:
+        sums = plain(x, dim)
+        return sums * (1 + 1e-3 * (torch.rand(sums.shape, generator=random) - 0.5))
+
+    monkeypatch.setattr(torch.Tensor, "cumsum", jittered)
+    head = torch.randn(20_000, 69, generator=random)
+    allowed = torch.rand(head.shape, generator=random) < 0.3
+    allowed[:, 40] = True
+    noise = torch.rand(len(head), 1, generator=random)
+    action, log_prob = Categorical(69).sample(masked(head, allowed), noise)
+    assert log_prob.isfinite().all()
+    assert allowed.gather(-1, action.unsqueeze(-1)).all()
 
 
 def test_the_sum_does_round_below_the_largest_number() -> None:
