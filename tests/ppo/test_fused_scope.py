@@ -20,7 +20,11 @@ from operant.models.actor_critic import (
     mlp,
 )
 from operant.models.distributions import Categorical
-from operant.ppo.engines.fused_scope import MOST_LAYERS, MOST_NEURONS
+from operant.ppo.engines.fused_scope import (
+    MOST_LAYERS,
+    MOST_NEURONS,
+    why_fused_is_slow_on_card,
+)
 
 Tasks = dict[str, type[operant.Env]]
 SMALL = {"num_envs": 4, "num_steps": 4, "threads": 1}
@@ -298,3 +302,9 @@ def test_deviations_by_state(tasks: Tasks) -> None:
         return policy
 
     same_gradients(tasks["Arm"], make)
+
+
+@pytest.mark.parametrize(("hidden", "said"), [((64, 8), None), ((8, 65), "it is fast up to 64")])
+def test_where_it_is_not_the_fastest_on_a_card(hidden: tuple[int, ...], said: str | None) -> None:
+    found = why_fused_is_slow_on_card(PPO("CartPole-v1", hidden=hidden, **SMALL).engine.job)
+    assert found is None if said is None else found.startswith(said)

@@ -61,9 +61,11 @@ def _on_card(job: Job) -> Choice:
         return Choice(DeviceEngine(job), "as asked")
     fastest = "as asked" if wanted != "auto" else "the fastest for this job"
     if wanted in ("auto", "fused"):
-        from operant.ppo.engines.fused_scope import why_not_fused_on_card
+        from operant.ppo.engines.fused_scope import why_fused_is_slow_on_card, why_not_fused_on_card
 
         reason = why_not_fused_on_card(job)
+        if reason is None and wanted == "auto":
+            reason = why_fused_is_slow_on_card(job)
         if reason is None and (job.device.type == "cuda" or wanted == "fused"):
             from operant.ppo.engines.fused_cuda import FusedCudaEngine, FusedKernels
 
@@ -71,6 +73,8 @@ def _on_card(job: Job) -> Choice:
             return Choice(_fitting(kind, job), fastest)
         if wanted == "fused":
             fastest = f"the fused engine cannot do this job: {reason}"
+        elif reason is not None:
+            fastest = f"the fastest for this job; not fused, because {reason}"
     why = _why_not_graph(job)
     if why is None:
         try:

@@ -49,6 +49,15 @@ def why_not_fused_on_card(job: Job) -> str | None:
     return None
 
 
+def why_fused_is_slow_on_card(job: Job) -> str | None:
+    """Why another engine may be faster than the fused one, of a job that it can do."""
+    policy = job.policy
+    assert isinstance(policy, ActorCritic)
+    if widest_layer(policy) > MOST_NEURONS_IN_BF16:
+        return f"it is fast up to {MOST_NEURONS_IN_BF16} neurons a layer"
+    return None
+
+
 def widest_layer(policy: ActorCritic) -> int:
     """Neurons of the widest hidden layer."""
     trunks = [policy.actor] if policy.critic is None else [policy.actor, policy.critic]
