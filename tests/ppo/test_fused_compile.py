@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -123,12 +123,15 @@ compiled(weights._pack, 90, {"BLOCK": 128}, {"low": "bf16"})
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def compiled(
+    tmp_path_factory: pytest.TempPathFactory, unmeasured: Callable[[], dict[str, str]]
+) -> list[dict[str, Any]]:
     """What one process without the interpreter says of every kernel it compiled."""
     pytest.importorskip("triton")
     path = Path(tmp_path_factory.mktemp("compile")) / "compile_fused.py"
     path.write_text(SCRIPT)
-    environ = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
+    environ = unmeasured()
+    environ.pop("TRITON_INTERPRET", None)
     done = subprocess.run([sys.executable, str(path)], env=environ, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-5000:]
     return [json.loads(line) for line in done.stdout.splitlines()]
