@@ -223,8 +223,13 @@ def test_new_figures_appear() -> None:
         writer.append([777.0 if name == "mean_return" else 1.0 for name in METRICS])
         screen = pilot.app.screen
         assert isinstance(screen, RunScreen)
-        await screen.look()
-        await pilot.pause()
+        for _ in range(
+            100
+        ):  # a look that is under way, or a screen drawn just before, may come first
+            await screen.look()
+            await pilot.pause(0.05)
+            if "return 777" in text(pilot):
+                break
         assert "return 777" in text(pilot)
 
     drive(look, run)

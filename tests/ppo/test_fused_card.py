@@ -412,6 +412,45 @@ def test_what_is_not_finite_is_noticed_and_nothing_is_moved(gift: int, what: str
     assert torch.equal(weights(ppo), before)
 
 
+def seen(inputs: int) -> type[operant.Env]:
+    """An environment that shows so many numbers."""
+
+    class Seen(Wide):
+        observation_space = Box(-np.inf, np.inf, (inputs,))
+
+        def observe(state):
+            return tuple(state.x * (k - 20) for k in range(inputs))
+
+    return Seen
+
+
+def test_logits_that_are_not_numbers_are_noticed() -> None:
+    ppo = made("CartPole-v1", num_envs=5, hidden=(8,))
+    with torch.no_grad():
+        ppo.policy.actor_head.bias[:] = float("nan")
+    before = weights(ppo)
+    with pytest.raises(NonFiniteError, match=r"the log-probability of environment 0 is .*nan"):
+        ppo.learn(5 * 6)
+    assert int(ppo.engine.buffer.action.max()) <= 1
+    assert torch.equal(weights(ppo).nan_to_num(), before.nan_to_num())
+
+
+class _Replace(Callback):
+    def on_rollout(self, ppo: PPO, buffer: Any) -> None:
+        for parameter in ppo.policy.parameters():
+            parameter.data = parameter.data.clone()
+
+
+def test_tensors_replaced_before_the_update_are_not_trained_in_silence() -> None:
+    ppo = made("CartPole-v1", num_envs=5, hidden=(8,))
+    before = weights(ppo)
+    with pytest.raises(RuntimeError, match="replaced after its rollout was collected"):
+        ppo.learn(5 * 6, _Replace())
+    assert torch.equal(weights(ppo), before)
+    ppo.learn(5 * 6)
+    assert not torch.equal(weights(ppo), before)
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -419,10 +458,14 @@ def test_what_is_not_finite_is_noticed_and_nothing_is_moved(gift: int, what: str
         ({"hidden": (8, 8, 8, 8)}, "1 to 3 hidden layers, not 4"),
         ({"precision": "fp16"}, "bf16, tf32 or fp32, not fp16"),
         ({"precision": "bf16", "hidden": (65,)}, "in bf16 its layers have 64 neurons at most"),
+        ({"precision": "bf16", "env": 64}, "in bf16 its networks have 63 inputs at most, not 64"),
+        ({"env": 65}, "64 inputs at most, not 65"),
     ],
 )
 def test_what_it_cannot_do_goes_to_another_engine(options: dict[str, Any], reason: str) -> None:
-    batch = operant.make("CartPole-v1", 4, backend="cuda", autoreset_mode="SameStep")
+    inputs, options = options.get("env", 4), {k: v for k, v in options.items() if k != "env"}
+    env = "CartPole-v1" if inputs == 4 else seen(inputs)
+    batch = operant.make(env, 4, backend="cuda", autoreset_mode="SameStep")
     ppo = PPO(batch, device=DEVICE, engine="fused", num_steps=4, minibatches=1, **options)
     assert ppo.engine.name == ("graph" if ON_CARD else "eager")
     found = why_not_fused_on_card(ppo.engine.job)

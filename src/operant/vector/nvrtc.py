@@ -35,6 +35,10 @@ _MOST_SHARED = 8
 """CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES"""
 
 
+class CompileError(RuntimeError):
+    """There is no compiler, or it refused; with its words."""
+
+
 class Kernels:
     """The compiled kernels of one source, on one card.
 
@@ -99,7 +103,7 @@ class Kernels:
         """Run a kernel on PyTorch's current stream; `argument` is passed by value, as it is."""
         self._need_context()
         given = (ctypes.c_void_p * 1)(argument.ctypes.data)
-        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        stream = ctypes.c_void_p(torch.cuda.current_stream(self._device).cuda_stream)
         grid = (blocks, 1, 1, threads, 1, 1)
         function = self._functions[name]
         self._check(self._driver.cuLaunchKernel(function, *grid, self._shared, stream, given, None))
@@ -128,7 +132,7 @@ def _compiler() -> Any:
             return ctypes.CDLL(place)
         except OSError:
             continue
-    raise RuntimeError(f"{name}, the compiler that comes with PyTorch for CUDA, was not found")
+    raise CompileError(f"{name}, the compiler that comes with PyTorch for CUDA, was not found")
 
 
 def _compiled(source: str, options: Sequence[str], again: bool = False) -> bytes:
@@ -156,7 +160,7 @@ def compile_source(compiler: Any, source: str, options: Sequence[str]) -> bytes:
     """Machine code from NVRTC.
 
     Raises:
-        RuntimeError: the source was refused; with the compiler's own words.
+        CompileError: the source was refused; with the compiler's own words.
     """
     program = ctypes.c_void_p()
     _require(
@@ -168,7 +172,7 @@ def compile_source(compiler: Any, source: str, options: Sequence[str]) -> bytes:
     given = (ctypes.c_char_p * len(options))(*[option.encode() for option in options])
     try:
         if compiler.nvrtcCompileProgram(program, len(options), given):
-            raise RuntimeError(_log(compiler, program))
+            raise CompileError(_log(compiler, program))
         size = ctypes.c_size_t()
         _require(compiler, compiler.nvrtcGetCUBINSize(program, ctypes.byref(size)))
         binary = ctypes.create_string_buffer(size.value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import NamedTuple
 
 import torch
@@ -55,6 +55,7 @@ def _on_card(job: Job) -> Choice:
     """`fused`, `graph` or `eager`, with environments on the card."""
     from operant.ppo.engines.device import DeviceEngine
     from operant.ppo.engines.graph import CannotCaptureError, GraphEngine
+    from operant.vector.nvrtc import CompileError
 
     wanted = job.config.run.engine
     if wanted == "eager":
@@ -70,7 +71,10 @@ def _on_card(job: Job) -> Choice:
             from operant.ppo.engines.fused_cuda import FusedCudaEngine, FusedKernels
 
             kind = FusedCudaEngine if job.device.type == "cuda" else FusedKernels
-            return Choice(_fitting(kind, job), fastest)
+            try:
+                return Choice(_fitting(kind, job), fastest)
+            except (CannotCaptureError, CompileError) as error:
+                reason = str(error).partition("\n")[0]
         if wanted == "fused":
             fastest = f"the fused engine cannot do this job: {reason}"
         elif reason is not None:
@@ -85,8 +89,10 @@ def _on_card(job: Job) -> Choice:
 
 
 def _fitting(kind: type[Engine], job: Job) -> Engine:
+    device = torch.cuda.device(job.device) if job.device.type == "cuda" else nullcontext()
     try:
-        return kind(job)
+        with device:
+            return kind(job)
     except torch.OutOfMemoryError as error:
         raise MemoryError(
             f"training {job.env.num_envs:,} environments with {job.config.ppo.num_steps} steps "

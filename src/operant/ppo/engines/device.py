@@ -52,6 +52,8 @@ class DeviceEngine(BaseEngine):
     name = "eager"
     threads = 1
     preferred_precision = "fp32"
+    knows_addresses = False
+    """Whether kernels are told where weights are before an iteration begins."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -273,8 +275,18 @@ class DeviceEngine(BaseEngine):
 
     # update ---------------------------------------------------------------------------------
     def update(self, iteration: int, learning_rate: float, clip: float) -> dict[str, float]:
-        """Epochs over shuffled minibatches; see `Engine`."""
+        """Epochs over shuffled minibatches; see `Engine`.
+
+        Raises:
+            RuntimeError: the policy has other tensors than when the rollout was collected, and the
+                engine trains those that it knew.
+        """
         job, ppo = self.job, self.job.config.ppo
+        if self.knows_addresses and self._places.changed():
+            raise RuntimeError(
+                "the policy's tensors were replaced after its rollout was collected; "
+                "do that in on_update, or change them in place"
+            )
         keys = shuffle_keys(job.config.run.seed, iteration, ppo.epochs).view(np.int64)
         self._told_keys.host[:] = keys
         self._told_rates.host[:] = learning_rate, clip, job.optimizer.count
@@ -369,8 +381,12 @@ class DeviceEngine(BaseEngine):
     def _run(self, part: str) -> None:
         """Do a part of an iteration on the card."""
         self._prepare(part)
-        with self._products():
+        with self._on_device(), self._products():
             self._do(part)
+
+    def _on_device(self) -> AbstractContextManager[Any]:
+        """Kernels that are not PyTorch's are launched on the card that is the current one."""
+        return torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
 
     def _prepare(self, part: str) -> None:
         """Layers such as dropout act in updates only."""

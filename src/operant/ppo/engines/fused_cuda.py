@@ -19,7 +19,7 @@ from operant.models.actor_critic import ActorCritic, OneHot
 from operant.models.distributions import Categorical, Gaussian, MultiCategorical
 from operant.ppo.engines.base import FIGURES
 from operant.ppo.engines.device import RECENT, DeviceEngine
-from operant.ppo.engines.fused_scope import MOST_NEURONS_IN_BF16, widest_layer
+from operant.ppo.engines.fused_scope import why_not_bf16
 from operant.ppo.engines.graph import GraphEngine
 from operant.ppo.guard import check_device_rollout
 from operant.ppo.kernels.cuda.update import WIDTH, HopperUpdate, Plan, update_source
@@ -52,6 +52,7 @@ class FusedKernels(DeviceEngine):
     """The engine without a graph: each kernel is launched when it is reached."""
 
     name = "fused"
+    knows_addresses = True
 
     @property
     def precision(self) -> str:
@@ -59,7 +60,7 @@ class FusedKernels(DeviceEngine):
         asked = self.job.config.run.precision
         if asked != "auto":
             return asked
-        return "bf16" if widest_layer(self._policy) <= MOST_NEURONS_IN_BF16 else "tf32"
+        return "tf32" if why_not_bf16(self._policy) else "bf16"
 
     def _set_up(self) -> None:
         job, ppo = self.job, self.job.config.ppo
@@ -293,7 +294,7 @@ class FusedKernels(DeviceEngine):
             policy_low=_signed(seed),
             policy_high=_signed(seed >> 32),
             STEPS=b.num_steps,
-            WIDE=b.obs.numel() >= 1 << 31 or b.report.numel() >= 1 << 31,
+            WIDE=any(x.numel() >= 1 << 31 for x in (b.obs, b.report, b.action, b.action_mask)),
             **{name: constants[name] for name in ("ACTIVATION", "QUICK", "PRECISION", "LIMIT")},
             **options,
         )

@@ -38,14 +38,24 @@ def why_not_fused_on_card(job: Job) -> str | None:
         return reason
     policy = job.policy
     assert isinstance(policy, ActorCritic)
-    widest = widest_layer(policy)
-    if job.config.run.precision == "bf16" and widest > MOST_NEURONS_IN_BF16:
-        return f"in bf16 its layers have {MOST_NEURONS_IN_BF16} neurons at most, not {widest}"
+    reason = why_not_bf16(policy)
+    if job.config.run.precision == "bf16" and reason is not None:
+        return reason
     inputs, outputs = policy.actor[0].in_features, policy.actor_head.out_features
     if inputs > MOST_INPUTS:  # type: ignore[operator]
         return f"its networks have {MOST_INPUTS} inputs at most, not {inputs}"
     if outputs + (policy.critic is None) > MOST_OUTPUTS:
         return f"its networks have {MOST_OUTPUTS} outputs at most, not {outputs}"
+    return None
+
+
+def why_not_bf16(policy: ActorCritic) -> str | None:
+    """Why the fused engine on the card cannot train a policy in bf16, as the end of a sentence."""
+    widest, inputs = widest_layer(policy), policy.actor[0].in_features
+    if widest > MOST_NEURONS_IN_BF16:
+        return f"in bf16 its layers have {MOST_NEURONS_IN_BF16} neurons at most, not {widest}"
+    if inputs >= MOST_INPUTS:  # type: ignore[operator]  # there is a constant one besides
+        return f"in bf16 its networks have {MOST_INPUTS - 1} inputs at most, not {inputs}"
     return None
 
 

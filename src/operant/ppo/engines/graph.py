@@ -43,6 +43,7 @@ class GraphEngine(DeviceEngine):
 
     name = "graph"
     preferred_precision = "tf32"
+    knows_addresses = True
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
@@ -55,7 +56,10 @@ class GraphEngine(DeviceEngine):
         self._capture()
 
     def _run(self, part: str) -> None:
-        self._graphs[part].replay()
+        if not self._graphs:  # the last capture was broken off
+            self._capture()
+        with self._on_device():
+            self._graphs[part].replay()
         self._prepare(part)  # for those who look at the policy, while the card works
 
     def _reconnect(self) -> None:
@@ -89,17 +93,20 @@ class GraphEngine(DeviceEngine):
     def _capture(self) -> None:
         """Record the parts; what they change is put back."""
         self._graphs = {}
+        graphs: dict[str, torch.cuda.CUDAGraph] = {}
+        stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         try:
-            with self._kept():
+            with self._on_device(), self._kept():
                 if not self.compiled:
                     self._warm_up()
                 pool = torch.cuda.graph_pool_handle()
                 for part in PARTS:
                     self._prepare(part)
                     graph = torch.cuda.CUDAGraph()
-                    with torch.cuda.graph(graph, pool=pool):
+                    with torch.cuda.graph(graph, pool=pool, stream=stream):
                         self._do(part)
-                    self._graphs[part] = graph
+                    graphs[part] = graph
+            self._graphs = graphs
             self._places = Places(self.job.policy)  # running it may have made buffers
         except torch.OutOfMemoryError:
             raise

@@ -567,6 +567,7 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
     const u32 column = j / 4 * 8 + lane % 4 * 2 + j % 2, neuron = row + j % 4 / 2 * 8;
     out[N::HEAD_MATRIX + neuron * N::HEAD_COLUMNS + column] = d_head[j];
   }
+  fetched();
   __syncthreads();
   if (thread < At::gathers) {
     float total = 0.0f;
