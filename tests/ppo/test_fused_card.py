@@ -225,7 +225,7 @@ def test_the_gradient_is_autograds(
     from operant.ppo.engines import fused_cuda
 
     if precision == "bf16" and max(hidden) > MOST_NEURONS_IN_BF16:
-        pytest.skip("no kernel for that")
+        pytest.skip(f"bf16 is for up to {MOST_NEURONS_IN_BF16} neurons")
     # Without graphs: they would want a rollout, and its kernel takes longest to compile.
     monkeypatch.setattr(fused_cuda, "FusedCudaEngine", fused_cuda.FusedKernels)
     ppo = made(

@@ -3,7 +3,7 @@
 For multilayer perceptrons of `operant.models` on environments of the ``cuda`` backend. Parameters,
 optimiser and rollout stay where they are, in PyTorch's memory: checkpoints, evaluation, export,
 callbacks and other engines see what they always see. The kernels are in
-`operant.ppo.kernels.triton`.
+`operant.ppo.kernels.triton`; the update of bf16 on Hopper cards in `operant.ppo.kernels.cuda`.
 """
 
 from __future__ import annotations

@@ -239,9 +239,8 @@ def _chosen(first: int, size: int, uniform: str) -> list[str]:
         *[f"c{k} = {text}" for k, text in enumerate(sums)],
         f"reached = {uniform} * c{size - 1}",
         f"taken = {' + '.join(f'(c{k} <= reached).to(tl.int32)' for k in range(size))}",
-        # Logits that are not numbers have no probability: 0 in all.
+        # Logits that are not numbers have no probability: 0 in all, and the last is not one either.
         f"taken = tl.minimum(taken, {size - 1})",
-        f'lp += tl.where(c{size - 1} > 0.0, 0.0, float("nan"))',
     ]
 
 
