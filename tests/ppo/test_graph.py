@@ -124,7 +124,8 @@ class Own(nn.Module):
 
 def test_any_module_and_one_that_looks_at_the_host() -> None:
     ppo = ppo_with("auto", policy=Own())
-    assert (ppo.engine.name, ppo.engine_reason) == ("graph", "the fastest for this job")
+    assert ppo.engine.name == "graph"
+    assert ppo.engine_reason.startswith("the fastest for this job; not fused, because it knows")
     ppo.learn(2 * ROLLOUT)
     curious = ppo_with("graph", policy=Own(curious=True))
     assert curious.engine.name == "eager"
