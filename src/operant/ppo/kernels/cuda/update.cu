@@ -422,7 +422,6 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
     fetched();
     show_tensor_cores();
     __syncthreads();
-    if (tile + u.programs < tiles) fetch(tile + u.programs, stage ^ 1);
     const u32 x = shared + At::inputs + stage * Inputs::size;
 
     float z[2 * PAIRS];
@@ -433,6 +432,7 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
       product_t0_t1(z, Inputs::by_columns(x + (WIDTH > 64 ? thread / 128 * 64 * Inputs::bytes : 0), k),
                     First::by_rows(shared + At::first, k), k > 0);
     end_products();
+    if (tile + u.programs < tiles) fetch(tile + u.programs, stage ^ 1);
     wait_products<0>(z);
     auto give = [&](int l) {  // what layer l gives: to the next one, and for the way back
       if (KEPT) {
@@ -610,14 +610,17 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
   }
   fetched();
   __syncthreads();
-  if (thread < At::gathers) {
+  for (u32 j = warp; j < At::gathers; j += THREADS / 32) {
     float total = 0.0f;
-    for (int k = 0; k < SAMPLES; ++k) total += gathered[thread * (SAMPLES + 1) + k];
+#pragma unroll
+    for (u32 k = lane; k < SAMPLES; k += 32) total += gathered[j * (SAMPLES + 1) + k];
+#pragma unroll
+    for (int k = 16; k > 0; k /= 2) total += __shfl_xor_sync(0xFFFFFFFFu, total, k);
     constexpr u32 figures = At::gathers - 5;
-    if (thread < N::OUTPUTS) out[N::HEAD_BIAS + thread] = total;
-    else if (thread < figures) out[N::LOG_STD + thread - N::OUTPUTS] = total;
-    else if (thread == figures + 1 ? N::CRITIC : N::ACTOR)
-      u.sums[program * 8 + thread - figures] = total * share;
+    if (lane > 0) continue;
+    if (j < N::OUTPUTS) out[N::HEAD_BIAS + j] = total;
+    else if (j < figures) out[N::LOG_STD + j - N::OUTPUTS] = total;
+    else if (j == figures + 1 ? N::CRITIC : N::ACTOR) u.sums[program * 8 + j - figures] = total * share;
   }
 }
 
