@@ -76,18 +76,19 @@ struct Places {
   static constexpr u32 back = kept + (KEPT ? N::DEPTH : 0) * Wide::size;  // gradients by that
   static constexpr u32 weights = back + (N::DEPTH - 1) * Wide::size;      // after the first layer
   static constexpr u32 first = weights + (N::DEPTH - 1) * Wide::size;     // of the first layer
-  static constexpr u32 inputs = first + First::size;                      // two stages
-  static constexpr u32 head = inputs + 2 * Inputs::size;                  // the head's weights
+  static constexpr u32 inputs = first + First::size;                      // three stages
+  static constexpr u32 head = inputs + 3 * Inputs::size;                  // the head's weights
   static constexpr u32 slopes = head + Head::size;                        // gradients by its outputs
-  static constexpr u32 numbers = slopes + Head::size;                     // two stages
-  static constexpr u32 keys = numbers + 2 * SAMPLES * 16 * NUMBER_PIECES;
+  static constexpr u32 numbers = slopes + Head::size;                     // three stages
+  static constexpr u32 keys = numbers + 3 * SAMPLES * 16 * NUMBER_PIECES;
   static constexpr u32 scalars = keys + 32;                               // clip; of advantages
   static constexpr u32 biases = scalars + 16;
   static constexpr u32 outputs = biases + 4 * (WIDTH * (N::DEPTH - 1) + 2 * N::HEAD);
   static constexpr u32 output_row = N::OUTPUTS | 1;                       // odd: no bank conflicts
-  static constexpr u32 gathered = outputs + 4 * SAMPLES * output_row;     // sums of each row's own
   static constexpr int gathers = N::OUTPUTS + (N::ACTOR && DISTRIBUTION == GAUSSIAN ? ACTIONS : 0) + 5;
-  static constexpr u32 size = gathered + 4 * gathers * (SAMPLES + 1);
+  static constexpr int gather_pieces = (gathers + 3) / 4 | 1;             // odd as well
+  static constexpr u32 gathered = outputs + 4 * SAMPLES * output_row;     // sums of each row's own
+  static constexpr u32 size = gathered + 16 * gather_pieces * SAMPLES;
 };
 
 __device__ __forceinline__ void store_pieces(u32 address, u32 a, u32 b, u32 c, u32 d) {
@@ -363,7 +364,7 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
   const float* full = u.full + N::BASE;
   for (u32 k = thread; k < (At::numbers - At::inputs) / 16; k += THREADS)
     *(uint4*)(memory + At::inputs + 16 * k) = make_uint4(0, 0, 0, 0);
-  for (u32 k = thread; k < At::gathers * (SAMPLES + 1); k += THREADS) gathered[k] = 0.0f;
+  for (u32 k = thread; k < 4 * At::gather_pieces * SAMPLES; k += THREADS) gathered[k] = 0.0f;
   volatile float* scalars = (float*)(memory + At::scalars);  // not worth registers
   if (thread == 0) {
     scalars[0] = (float)*u.clip;
@@ -417,23 +418,32 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
 
   float d_first[IN / 2] = {}, d_head[N::HEAD / 2] = {};
   float d[N::DEPTH][2 * PAIRS] = {}, e[N::DEPTH][IN / 2] = {};  // of layers after the first; biases
-  u32 stage = 0;
-  for (u32 tile = program; tile < tiles; tile += u.programs, stage ^= 1) {
+  u32 h[PAIRS] = {}, before = shared + At::inputs, stage = 0;
+  // The first layer's gradient of a tile is added when the next one has begun: nobody waits for it.
+  auto add_first = [&]() {
+#pragma unroll
+    for (int k = 0; k < STEPS; ++k)
+      product_r_t1(d_first, h[4 * k], h[4 * k + 1], h[4 * k + 2], h[4 * k + 3],
+                   Inputs::by_rows(before, k), 1);
+    end_products();
+  };
+  for (u32 tile = program; tile < tiles; tile += u.programs) {
     fetched();
     show_tensor_cores();
     __syncthreads();
-    const u32 x = shared + At::inputs + stage * Inputs::size;
+    const u32 x = shared + At::inputs + stage * Inputs::size, next = stage == 2 ? 0 : stage + 1;
 
     float z[2 * PAIRS];
-    u32 h[PAIRS];
     begin_products();
 #pragma unroll
     for (int k = 0; k < IN_STEPS; ++k)
       product_t0_t1(z, Inputs::by_columns(x + (WIDTH > 64 ? thread / 128 * 64 * Inputs::bytes : 0), k),
                     First::by_rows(shared + At::first, k), k > 0);
     end_products();
-    if (tile + u.programs < tiles) fetch(tile + u.programs, stage ^ 1);
+    add_first();
+    if (tile + u.programs < tiles) fetch(tile + u.programs, next);
     wait_products<0>(z);
+    held(d_first), held(h);
     auto give = [&](int l) {  // what layer l gives: to the next one, and for the way back
       if (KEPT) {
         pack(z, h);
@@ -505,18 +515,21 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
         *(uint4*)(memory + At::slopes + Head::at(sample, piece)) =
             make_uint4(words[0], words[1], words[2], words[3]);
       }
-      auto gather = [&](int j, float number) { gathered[j * (SAMPLES + 1) + sample] += number; };
+      float4* sums = (float4*)(gathered + sample * 4 * At::gather_pieces);
+      auto number = [&](int j) {  // of those that are gathered
+        constexpr int figures = At::gathers - 5;
+        if (j < N::OUTPUTS) return g[j];
+        if (j < figures) return by_log_std[j - N::OUTPUTS];
+        const float last[] = {sum.policy_loss, sum.value_loss, sum.entropy, sum.kl, sum.clipped};
+        return j < At::gathers ? last[j - figures] : 0.0f;
+      };
 #pragma unroll
-      for (int j = 0; j < N::OUTPUTS; ++j) gather(j, g[j]);
-      if (N::ACTOR && DISTRIBUTION == GAUSSIAN)
-#pragma unroll
-        for (int j = 0; j < ACTIONS; ++j) gather(N::OUTPUTS + j, by_log_std[j]);
-      constexpr int figures = At::gathers - 5;
-      if (N::ACTOR) {
-        gather(figures, sum.policy_loss), gather(figures + 2, sum.entropy);
-        gather(figures + 3, sum.kl), gather(figures + 4, sum.clipped);
+      for (int k = 0; k < (At::gathers + 3) / 4; ++k) {
+        float4 four = sums[k];
+        four.x += number(4 * k), four.y += number(4 * k + 1);
+        four.z += number(4 * k + 2), four.w += number(4 * k + 3);
+        sums[k] = four;
       }
-      if (N::CRITIC) gather(figures + 1, sum.value_loss);
     }
     show_tensor_cores();
     __syncthreads();
@@ -541,11 +554,11 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
     end_products();
     wait_products<0>(z);
     held(d_head), held(h);
+    if (KEPT) load_tile(shared + At::kept + LAST * Wide::size, h);
+    way_back(z, h);
 #pragma unroll
     for (int l = LAST; l > 0; --l) {
       const u32 here = shared + At::back + (l - 1) * Wide::size;
-      if (KEPT) load_tile(shared + At::kept + l * Wide::size, h);
-      way_back(z, h);
       store_tile(here, h);
       begin_products();
 #pragma unroll
@@ -569,20 +582,16 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
       end_products();
       wait_products<1>(d[l]);
       held(e[l]), held(h);
-      if (!KEPT) load_tile(shared + At::hidden + (l - 1) * Wide::size, h);
+      load_tile(shared + (KEPT ? At::kept : At::hidden) + (l - 1) * Wide::size, h);
       wait_products<0>(z);
+      way_back(z, h);
     }
-    if (KEPT) load_tile(shared + At::kept, h);
-    way_back(z, h);
-    begin_products();
-#pragma unroll
-    for (int k = 0; k < STEPS; ++k)
-      product_r_t1(d_first, h[4 * k], h[4 * k + 1], h[4 * k + 2], h[4 * k + 3],
-                   Inputs::by_rows(x, k), 1);
-    end_products();
-    wait_products<0>(d_first);
-    held(h);
+    before = x, stage = next;
   }
+  begin_products();
+  add_first();
+  wait_products<0>(d_first);
+  held(h);
 
   // This block's part of the gradient. With tanh it changed its sign in each layer on the way back.
   auto sign = [](int l) { return ACTIVATION == TANH && (LAST - l) % 2 == 0 ? -1.0f : 1.0f; };
@@ -613,7 +622,7 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
   for (u32 j = warp; j < At::gathers; j += THREADS / 32) {
     float total = 0.0f;
 #pragma unroll
-    for (u32 k = lane; k < SAMPLES; k += 32) total += gathered[j * (SAMPLES + 1) + k];
+    for (u32 k = lane; k < SAMPLES; k += 32) total += gathered[k * 4 * At::gather_pieces + j];
 #pragma unroll
     for (int k = 16; k > 0; k /= 2) total += __shfl_xor_sync(0xFFFFFFFFu, total, k);
     constexpr u32 figures = At::gathers - 5;

@@ -169,9 +169,10 @@ def _memory(net: Network, numbers: int, outputs: int, gathers: int, silu: bool) 
     """What ``Places`` of the kernel adds up to."""
     depth, width = len(net.widths), net.widths[0]
     inputs, head = max(16, net.inputs), max(16, net.head)  # narrow tiles are padded to 16 columns
-    tiles = (3 * depth - 2 + depth * silu) * width + inputs + 2 * inputs + 2 * head
-    vectors = 2 * width * 16 * numbers + 48 + 4 * (width * (depth - 1) + 2 * net.head)
-    return 2 * width * tiles + vectors + 4 * width * (outputs | 1) + 4 * gathers * (width + 1)
+    tiles = (3 * depth - 2 + depth * silu) * width + 4 * inputs + 2 * head
+    vectors = 3 * width * 16 * numbers + 48 + 4 * (width * (depth - 1) + 2 * net.head)
+    sums = 4 * width * (outputs | 1) + 16 * width * (-(-gathers // 4) | 1)
+    return 2 * width * tiles + vectors + sums
 
 
 class HopperUpdate:
