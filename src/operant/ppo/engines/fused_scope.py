@@ -26,7 +26,7 @@ MOST_NEURONS_IN_BF16 = 64
 """On any card and of any network; see `why_not_bf16`."""
 MOST_INPUTS, MOST_OUTPUTS = 64, 32
 """Of a network on the card."""
-WIDE_INPUTS, WIDE_OUTPUTS = 31, 16
+WIDE_INPUTS, WIDE_OUTPUTS = 31, 8
 """Of one with more than 64 neurons a layer, in bf16."""
 
 
@@ -71,12 +71,12 @@ def _fits_wide(policy: ActorCritic) -> bool:
     """Whether registers and shared memory of a processor are enough for the kernel that trains
     layers of 128 neurons."""
     trunks = [policy.actor] if policy.critic is None else [policy.actor, policy.critic]
+    inputs, outputs = policy.actor[0].in_features, policy.actor_head.out_features
     return (
         is_hopper(policy.actor_head.weight.device)
         and max(map(len, trunks)) <= 4
         and not isinstance(policy.actor[1], nn.SiLU)
-        and policy.actor[0].in_features <= WIDE_INPUTS  # type: ignore[operator]
-        and policy.actor_head.out_features <= WIDE_OUTPUTS
+        and bool(inputs <= WIDE_INPUTS and outputs <= WIDE_OUTPUTS)  # type: ignore[operator]
     )
 
 
