@@ -20,6 +20,7 @@ from operant.models.actor_critic import (
     mlp,
 )
 from operant.models.distributions import Categorical
+from operant.ppo.engines import fused_scope
 from operant.ppo.engines.fused_scope import (
     MOST_LAYERS,
     MOST_NEURONS,
@@ -304,7 +305,27 @@ def test_deviations_by_state(tasks: Tasks) -> None:
     same_gradients(tasks["Arm"], make)
 
 
-@pytest.mark.parametrize(("hidden", "said"), [((64, 8), None), ((8, 65), "it is fast up to 64")])
-def test_where_it_is_not_the_fastest_on_a_card(hidden: tuple[int, ...], said: str | None) -> None:
-    found = why_fused_is_slow_on_card(PPO("CartPole-v1", hidden=hidden, **SMALL).engine.job)
-    assert found is None if said is None else found.startswith(said)
+@pytest.mark.parametrize(
+    ("hidden", "options", "hopper", "fast"),
+    [
+        ((64, 8), {}, False, True),
+        ((8, 65), {}, False, False),
+        ((8, 65), {}, True, True),
+        ((128, 128), {"activation": "relu", "shared": True}, True, True),
+        ((128, 128), {"activation": "silu"}, True, False),
+        ((128, 8, 8), {}, True, False),
+        ((64, 8, 8), {"activation": "silu"}, False, True),
+    ],
+)
+def test_where_it_is_not_the_fastest_on_a_card(
+    monkeypatch: pytest.MonkeyPatch,
+    hidden: tuple[int, ...],
+    options: dict[str, Any],
+    hopper: bool,
+    fast: bool,
+) -> None:
+    monkeypatch.setattr(fused_scope, "is_hopper", lambda _: hopper)
+    job = PPO("CartPole-v1", hidden=hidden, **options, **SMALL).engine.job
+    reason = why_fused_is_slow_on_card(job)
+    assert reason is None if fast else "64 neurons at most" in reason
+    assert fused_scope.why_not_bf16(job.policy) == reason

@@ -61,6 +61,13 @@ def why_not_cuda() -> str | None:
     return None
 
 
+def is_hopper(device: torch.device) -> bool:
+    """Whether a device is a card of compute capability 9."""
+    import torch
+
+    return device.type == "cuda" and torch.cuda.get_device_capability(device)[0] == 9
+
+
 def check_memory(device: torch.device, count: int, size: int, what: str) -> None:
     """Raise MemoryError if `what` of `count` environments, `size` bytes each, does not fit."""
     if device.type != "cuda":

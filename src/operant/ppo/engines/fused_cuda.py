@@ -19,10 +19,10 @@ from operant.models.actor_critic import ActorCritic, OneHot
 from operant.models.distributions import Categorical, Gaussian, MultiCategorical
 from operant.ppo.engines.base import FIGURES
 from operant.ppo.engines.device import RECENT, DeviceEngine
-from operant.ppo.engines.fused_scope import why_not_bf16
+from operant.ppo.engines.fused_scope import why_not_bf16, widest_layer
 from operant.ppo.engines.graph import GraphEngine
 from operant.ppo.guard import check_device_rollout
-from operant.ppo.kernels.cuda.update import WIDTH, HopperUpdate, Plan, update_source
+from operant.ppo.kernels.cuda.update import PANEL, HopperUpdate, Plan, update_source
 from operant.ppo.kernels.triton.adam import State, adam_step, adding_programs
 from operant.ppo.kernels.triton.episodes import last_episodes
 from operant.ppo.kernels.triton.layers import NUMBERS
@@ -42,6 +42,7 @@ from operant.ppo.kernels.triton.update import (
     train_tiles,
 )
 from operant.ppo.kernels.triton.weights import pack_weights
+from operant.vector.cards import is_hopper
 from operant.vector.triton import TritonVecEnv
 
 PROGRAMS = 2
@@ -65,8 +66,8 @@ class FusedKernels(DeviceEngine):
     def _set_up(self) -> None:
         job, ppo = self.job, self.job.config.ppo
         policy = self._policy
-        self._hopper = self.precision == "bf16" and _is_hopper(self.device)
-        least = WIDTH if self._hopper else LEAST
+        self._hopper = self.precision == "bf16" and is_hopper(self.device)
+        least = PANEL * (1 + (widest_layer(policy) > PANEL)) if self._hopper else LEAST
         self._networks = nets = Networks(policy, job.optimizer.parameters, least)
         self._columns = Columns.of(
             int(np.prod(job.distribution.action_shape)),
@@ -376,10 +377,6 @@ class FusedKernels(DeviceEngine):
 def _signed(word: int) -> int:
     """The low 32 bits as an int32."""
     return word & 0x7FFFFFFF | -(word & 0x80000000)
-
-
-def _is_hopper(device: torch.device) -> bool:
-    return device.type == "cuda" and torch.cuda.get_device_capability(device)[0] == 9
 
 
 class FusedCudaEngine(FusedKernels, GraphEngine):

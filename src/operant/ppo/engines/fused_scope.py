@@ -17,13 +17,17 @@ from operant.models.actor_critic import (
 )
 from operant.models.distributions import Categorical, Gaussian, MultiCategorical, SquashedGaussian
 from operant.ppo.job import Job
+from operant.vector.cards import is_hopper
 
 MOST_LAYERS = 3
 MOST_NEURONS = 256
 MOST_NEURONS_ON_CARD = 128
 MOST_NEURONS_IN_BF16 = 64
+"""On any card and of any network; see `why_not_bf16`."""
 MOST_INPUTS, MOST_OUTPUTS = 64, 32
 """Of a network on the card."""
+WIDE_INPUTS, WIDE_OUTPUTS = 31, 8
+"""Of one with more than 64 neurons a layer, in bf16."""
 
 
 def why_not_fused_on_card(job: Job) -> str | None:
@@ -52,20 +56,35 @@ def why_not_fused_on_card(job: Job) -> str | None:
 def why_not_bf16(policy: ActorCritic) -> str | None:
     """Why the fused engine on the card cannot train a policy in bf16, as the end of a sentence."""
     widest, inputs = widest_layer(policy), policy.actor[0].in_features
-    if widest > MOST_NEURONS_IN_BF16:
-        return f"in bf16 its layers have {MOST_NEURONS_IN_BF16} neurons at most, not {widest}"
+    if widest > MOST_NEURONS_IN_BF16 and not _fits_wide(policy):
+        return (
+            f"in bf16 its layers have {MOST_NEURONS_IN_BF16} neurons at most, not {widest} (on a "
+            f"Hopper card {MOST_NEURONS_ON_CARD}, with two layers of tanh or relu at most, "
+            f"{WIDE_INPUTS} inputs and {WIDE_OUTPUTS} outputs)"
+        )
     if inputs >= MOST_INPUTS:  # type: ignore[operator]  # there is a constant one besides
         return f"in bf16 its networks have {MOST_INPUTS - 1} inputs at most, not {inputs}"
     return None
+
+
+def _fits_wide(policy: ActorCritic) -> bool:
+    """Whether registers and shared memory of a processor are enough for the kernel that trains
+    layers of 128 neurons."""
+    trunks = [policy.actor] if policy.critic is None else [policy.actor, policy.critic]
+    inputs, outputs = policy.actor[0].in_features, policy.actor_head.out_features
+    return (
+        is_hopper(policy.actor_head.weight.device)
+        and max(map(len, trunks)) <= 4
+        and not isinstance(policy.actor[1], nn.SiLU)
+        and bool(inputs <= WIDE_INPUTS and outputs <= WIDE_OUTPUTS)  # type: ignore[operator]
+    )
 
 
 def why_fused_is_slow_on_card(job: Job) -> str | None:
     """Why another engine may be faster than the fused one, of a job that it can do."""
     policy = job.policy
     assert isinstance(policy, ActorCritic)
-    if widest_layer(policy) > MOST_NEURONS_IN_BF16:
-        return f"it is fast up to {MOST_NEURONS_IN_BF16} neurons a layer"
-    return None
+    return None if widest_layer(policy) <= MOST_NEURONS_IN_BF16 else why_not_bf16(policy)
 
 
 def widest_layer(policy: ActorCritic) -> int:

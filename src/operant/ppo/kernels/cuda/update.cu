@@ -1,15 +1,17 @@
 // One minibatch: forward, PPO's loss and backward on Hopper's tensor cores (sm_90a, bfloat16).
 //
-// A block is one warpgroup and trains one network on every so many-th tile of 64 samples. Its
-// weights lie in shared memory; what one product gives is packed to bfloat16 in registers, where it
-// is the next product's first operand, and also written to shared memory, where the products that
-// sum over samples read it turned. Gradients of all weights stay in registers until the end.
+// A block trains one network on every so many-th tile, which has as many samples as a layer has
+// neurons: 64 of both for each of its warpgroups. On the way forward a warpgroup has 64 samples and
+// all neurons, on the way back 64 neurons and all samples: so what a product gives, packed to
+// bfloat16 in registers, always is the next product's first operand, also where it is samples that
+// are summed over. The second operands lie in shared memory: weights, and what the layers gave.
+// Gradients of all weights stay in registers until the end.
 //
 // Before this text stand: the wrappers of `wgmma` (one per shape), the constants of the job, and a
 // struct of constants per network (`Network0`, and `Network1` if actor and critic are two).
 
-constexpr int SAMPLES = 64;  // of a tile: what a warpgroup's products take
-constexpr int WIDTH = 64;    // of every hidden layer, padded
+constexpr int SAMPLES = WIDTH;  // of a tile; WIDTH: of every hidden layer, padded to 64 or 128
+constexpr int THREADS = 2 * WIDTH;
 constexpr u32 SHARED_BEGIN = 1024;  // what is before is the system's; known, descriptors are too
 
 struct Update {
@@ -26,19 +28,23 @@ struct Update {
 
 // Shared memory -----------------------------------------------------------------------------------
 // A tile of ROWS rows of bfloat16, in pieces of 16 bytes. Rows of 32, 64 or 128 bytes lie one after
-// the other, their pieces swizzled; rows of one piece do too, and after them as many that are 0,
-// because products sum over 16 columns.
+// the other, their pieces swizzled; of longer ones first all rows' first 128 bytes. Rows of one piece
+// lie one after the other too, and after them as many that are 0, because products sum over 16
+// columns.
 template <int COLUMNS, int ROWS>
 struct Tile {
-  static constexpr int bytes = 2 * COLUMNS;
+  static constexpr int bytes = COLUMNS > 64 ? 128 : 2 * COLUMNS;
   static constexpr bool narrow = bytes == 16;
   static_assert(narrow || bytes == 32 || bytes == 64 || bytes == 128, "what products can read");
-  static constexpr int pieces = bytes / 16;
-  static constexpr u32 size = ROWS * (narrow ? 32 : bytes);
+  static constexpr int pieces = COLUMNS / 8;
+  static constexpr u32 panel = ROWS * bytes;
+  static constexpr u32 size = 2 * ROWS * (narrow ? 16 : COLUMNS);
 
   static __device__ __forceinline__ u32 at(u32 row, u32 piece) {
     if (narrow) return row * 16;
-    return row * bytes + ((piece ^ ((row * bytes >> 7) & (pieces - 1))) << 4);
+    constexpr u32 most = bytes / 16;
+    const u32 swizzled = (piece % most) ^ ((row * bytes >> 7) & (most - 1));
+    return piece / most * panel + row * bytes + (swizzled << 4);
   }
 
   // Descriptors for products that sum over columns, or over rows: over 16 of them from 16 * step on.
@@ -46,7 +52,7 @@ struct Tile {
     return described(address + 32 * step, narrow ? ROWS * 16 : 16, narrow ? 128 : 8 * bytes);
   }
   static __device__ __forceinline__ Operand by_rows(u32 address, u32 step) {
-    return described(address + 16 * bytes * step, narrow ? 128 : 16, narrow ? 16 : 8 * bytes);
+    return described(address + 16 * bytes * step, narrow ? 128 : panel, narrow ? 16 : 8 * bytes);
   }
 
  private:
@@ -55,28 +61,34 @@ struct Tile {
     return {(address >> 4) + (leading >> 4 << 16), (stride >> 4) | swizzle << 30};
   }
 };
-using Wide = Tile<WIDTH, SAMPLES>;
+using Wide = Tile<WIDTH, WIDTH>;  // of samples and neurons, neurons and samples, or weights
 using Inputs = Tile<IN, SAMPLES>;
 constexpr int IN_STEPS = (IN + 15) / 16;
+using First = Tile<WIDTH, 16 * IN_STEPS>;
+constexpr bool HELD = BLOCKS_A_PROCESSOR < 4;  // weights that are first operands, in registers
+constexpr bool KEPT = ACTIVATION == SILU;  // its slope is found from what was activated
 
 template <class N>
 struct Places {
   using Head = Tile<N::HEAD, WIDTH>;  // there are as many samples as neurons
   static constexpr u32 hidden = 0;                                        // results of each layer
-  static constexpr u32 back = hidden + N::DEPTH * Wide::size;             // gradients by them
-  static constexpr u32 weights = back + N::DEPTH * Wide::size;            // after the first layer
+  static constexpr u32 kept = hidden + N::DEPTH * Wide::size;             // what they came from
+  static constexpr u32 back = kept + (KEPT ? N::DEPTH : 0) * Wide::size;  // gradients by that
+  static constexpr u32 weights = back + (N::DEPTH - 1) * Wide::size;      // after the first layer
   static constexpr u32 first = weights + (N::DEPTH - 1) * Wide::size;     // of the first layer
-  static constexpr u32 inputs = first + 16 * IN_STEPS * Wide::bytes;      // two stages
-  static constexpr u32 head = inputs + 2 * Inputs::size;                  // the head's weights
+  static constexpr u32 inputs = first + First::size;                      // three stages
+  static constexpr u32 head = inputs + 3 * Inputs::size;                  // the head's weights
   static constexpr u32 slopes = head + Head::size;                        // gradients by its outputs
-  static constexpr u32 numbers = slopes + Head::size;                     // two stages
-  static constexpr u32 keys = numbers + 2 * SAMPLES * 16 * NUMBER_PIECES;
-  static constexpr u32 biases = keys + 32;
+  static constexpr u32 numbers = slopes + Head::size;                     // three stages
+  static constexpr u32 keys = numbers + 3 * SAMPLES * 16 * NUMBER_PIECES;
+  static constexpr u32 scalars = keys + 32;                               // clip; of advantages
+  static constexpr u32 biases = scalars + 16;
   static constexpr u32 outputs = biases + 4 * (WIDTH * (N::DEPTH - 1) + 2 * N::HEAD);
   static constexpr u32 output_row = N::OUTPUTS | 1;                       // odd: no bank conflicts
-  static constexpr u32 gathered = outputs + 4 * SAMPLES * output_row;     // sums of each row's own
   static constexpr int gathers = N::OUTPUTS + (N::ACTOR && DISTRIBUTION == GAUSSIAN ? ACTIONS : 0) + 5;
-  static constexpr u32 size = gathered + 4 * gathers * (SAMPLES + 1);
+  static constexpr int gather_pieces = (gathers + 3) / 4 | 1;             // odd as well
+  static constexpr u32 gathered = outputs + 4 * SAMPLES * output_row;     // sums of each row's own
+  static constexpr u32 size = gathered + 16 * gather_pieces * SAMPLES;
 };
 
 __device__ __forceinline__ void store_pieces(u32 address, u32 a, u32 b, u32 c, u32 d) {
@@ -84,8 +96,8 @@ __device__ __forceinline__ void store_pieces(u32 address, u32 a, u32 b, u32 c, u
                :: "r"(address), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
 
-__device__ __forceinline__ void load_pieces(u32 address, u32& a, u32& b, u32& c, u32& d) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+__device__ __forceinline__ void load_turned(u32 address, u32& a, u32& b, u32& c, u32& d) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(address) : "memory");
 }
 
@@ -95,7 +107,7 @@ __device__ __forceinline__ void fetch_piece(u32 address, const void* from) {
 
 template <class T>
 __device__ __forceinline__ void fetch_matrix(u32 tile, const u16* from, int rows, int columns) {
-  for (int k = threadIdx.x; k < rows * T::pieces; k += 128) {
+  for (int k = threadIdx.x; k < rows * T::pieces; k += THREADS) {
     const int row = k / T::pieces, piece = k % T::pieces;
     fetch_piece(tile + T::at(row, piece), from + row * columns + 8 * piece);
   }
@@ -167,44 +179,49 @@ __device__ __forceinline__ u32 shuffled(u32 place, const u32* keys, u32 count) {
 // A tile in registers -----------------------------------------------------------------------------
 // z[4j..4j+3] of a thread are columns 8j+2c, 8j+2c+1 of rows 16w+g and 16w+g+8, where w is its warp,
 // g its lane / 4 and c its lane % 4; packed in pairs that is the first operand of the next product.
-__device__ __forceinline__ u32 tile_place(int k) {  // of columns 16k to 16k+15, for this thread
+constexpr int PAIRS = WIDTH / 4;
+
+__device__ __forceinline__ void store_tile(u32 tile, const u32 (&h)[PAIRS]) {
   const u32 lane = threadIdx.x % 32, matrix = lane / 8;
-  return Wide::at(threadIdx.x / 32 * 16 + matrix % 2 * 8 + lane % 8, 2 * k + matrix / 2);
+  const u32 place = Wide::at(threadIdx.x / 32 * 16 + matrix % 2 * 8 + lane % 8, matrix / 2);
+#pragma unroll
+  for (int k = 0; k < PAIRS / 4; ++k)  // two pieces further: the bits that swizzling changes
+    store_pieces(tile + k / 4 * Wide::panel + (place ^ k % 4 * 32), h[4 * k], h[4 * k + 1],
+                 h[4 * k + 2], h[4 * k + 3]);
 }
 
-__device__ __forceinline__ void store_tile(u32 tile, const u32 (&h)[16]) {
+// A tile's columns as rows.
+__device__ __forceinline__ void load_tile(u32 tile, u32 (&h)[PAIRS]) {
+  const u32 lane = threadIdx.x % 32, matrix = lane / 8;
+  const u32 place = Wide::at(matrix / 2 * 8 + lane % 8, threadIdx.x / 32 * 2 + matrix % 2);
+#pragma unroll
+  for (int k = 0; k < PAIRS / 4; ++k)
+    load_turned(tile + place + 16 * k * Wide::bytes, h[4 * k], h[4 * k + 1], h[4 * k + 2],
+                h[4 * k + 3]);
+}
+
+// Weights that are a first operand: 16 columns, of a matrix with so many.
+__device__ __forceinline__ void load_weights(const u16* matrix, int columns, u32* a) {
+  const u32 lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane / 4;
 #pragma unroll
   for (int k = 0; k < 4; ++k)
-    store_pieces(tile + tile_place(k), h[4 * k], h[4 * k + 1], h[4 * k + 2], h[4 * k + 3]);
+    a[k] = *(const u32*)(matrix + (row + k % 2 * 8) * columns + k / 2 * 8 + lane % 4 * 2);
 }
 
-// What the way back needs of a layer: its results, which are in registers or in shared memory; for
-// SiLU what they came from.
-struct Kept {
-  u32 z[ACTIVATION == SILU ? 16 : 1];
-};
-
-__device__ __forceinline__ void activate(const float (&z)[32], u32 (&h)[16], Kept& kept) {
+__device__ __forceinline__ void activate(const float (&z)[2 * PAIRS], u32 (&h)[PAIRS]) {
 #pragma unroll
-  for (int j = 0; j < 16; ++j) {
-    h[j] = packed(activated(z[2 * j]), activated(z[2 * j + 1]));
-    if constexpr (ACTIVATION == SILU) kept.z[j] = packed(z[2 * j], z[2 * j + 1]);
-  }
+  for (int j = 0; j < PAIRS; ++j) h[j] = packed(activated(z[2 * j]), activated(z[2 * j + 1]));
 }
 
-// Gradients by what a layer gives -> by what it came from, packed, in place of the layer's results.
-__device__ __forceinline__ void way_back(const float (&z)[32], const Kept& kept, u32 (&h)[16]) {
+__device__ __forceinline__ void pack(const float (&z)[2 * PAIRS], u32 (&h)[PAIRS]) {
 #pragma unroll
-  for (int j = 0; j < 16; ++j) {
-    if constexpr (ACTIVATION == SILU) h[j] = through(z[2 * j], z[2 * j + 1], kept.z[j]);
-    else h[j] = through(z[2 * j], z[2 * j + 1], h[j]);
-  }
+  for (int j = 0; j < PAIRS; ++j) h[j] = packed(z[2 * j], z[2 * j + 1]);
 }
 
-__device__ __forceinline__ void load_tile(u32 tile, u32 (&h)[16]) {
+// Gradients by what a layer gives -> by what it came from, packed, in place of what was kept of it.
+__device__ __forceinline__ void way_back(const float (&z)[2 * PAIRS], u32 (&h)[PAIRS]) {
 #pragma unroll
-  for (int k = 0; k < 4; ++k)
-    load_pieces(tile + tile_place(k), h[4 * k], h[4 * k + 1], h[4 * k + 2], h[4 * k + 3]);
+  for (int j = 0; j < PAIRS; ++j) h[j] = through(z[2 * j], z[2 * j + 1], h[j]);
 }
 
 // The loss ----------------------------------------------------------------------------------------
@@ -335,7 +352,7 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
   using At = Places<N>;
   static_assert(At::size <= MEMORY, "a block is given as much");
   using Head = typename At::Head;
-  constexpr int LAST = N::DEPTH - 1;
+  constexpr int LAST = N::DEPTH - 1, STEPS = WIDTH / 16, HEAD_STEPS = (N::HEAD + 15) / 16;
   constexpr u32 shared = SHARED_BEGIN;
   const u32 thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
   float* biases = (float*)(memory + At::biases);
@@ -345,9 +362,15 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
   // Weights, once.
   const u16* low = u.low + N::BASE;
   const float* full = u.full + N::BASE;
-  for (u32 k = thread; k < (At::numbers - At::inputs) / 16; k += 128)
+  for (u32 k = thread; k < (At::numbers - At::inputs) / 16; k += THREADS)
     *(uint4*)(memory + At::inputs + 16 * k) = make_uint4(0, 0, 0, 0);
-  for (u32 k = thread; k < At::gathers * (SAMPLES + 1); k += 128) gathered[k] = 0.0f;
+  for (u32 k = thread; k < 4 * At::gather_pieces * SAMPLES; k += THREADS) gathered[k] = 0.0f;
+  volatile float* scalars = (float*)(memory + At::scalars);  // not worth registers
+  if (thread == 0) {
+    scalars[0] = (float)*u.clip;
+    scalars[1] = NORMALIZE ? u.moments[2 * u.job] : 0.0f;
+    scalars[2] = NORMALIZE ? u.moments[2 * u.job + 1] : 1.0f;
+  }
   if (thread < 8)
     ((u32*)(memory + At::keys))[thread] = (u32)u.keys[u.job / MINIBATCHES * 8 + thread];
 #pragma unroll
@@ -358,11 +381,20 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
     biases[LAST * WIDTH + N::HEAD + thread] = full[N::LOG_STD + thread];
   }
   __syncthreads();
-  fetch_matrix<Wide>(shared + At::first, low + N::FIRST, 16 * IN_STEPS, WIDTH);
+  fetch_matrix<First>(shared + At::first, low + N::FIRST, 16 * IN_STEPS, WIDTH);
 #pragma unroll
   for (int l = 1; l < N::DEPTH; ++l)
     fetch_matrix<Wide>(shared + At::weights + (l - 1) * Wide::size, low + N::matrix(l), WIDTH, WIDTH);
   fetch_matrix<Head>(shared + At::head, low + N::HEAD_MATRIX, WIDTH, N::HEAD_COLUMNS);
+  u32 turned[N::DEPTH][PAIRS], turned_head[4 * HEAD_STEPS];
+#pragma unroll
+  for (int l = 1; l < N::DEPTH && HELD; ++l)
+#pragma unroll
+    for (int k = 0; k < PAIRS / 4; ++k)
+      load_weights(low + N::matrix(l) + 16 * k, WIDTH, turned[l] + 4 * k);
+#pragma unroll
+  for (int k = 0; k < HEAD_STEPS && HELD; ++k)
+    load_weights(low + N::HEAD_MATRIX + 16 * k, N::HEAD_COLUMNS, turned_head + 4 * k);
 
   // The minibatch.
   const int batch = u.job % MINIBATCHES, least = u.count / MINIBATCHES, rest = u.count % MINIBATCHES;
@@ -372,7 +404,7 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
 
   auto fetch = [&](u32 tile, u32 stage) {
 #pragma unroll
-    for (u32 k = thread; k < SAMPLES * ROW_PIECES; k += 128) {
+    for (u32 k = thread; k < SAMPLES * ROW_PIECES; k += THREADS) {
       const u32 row = k / ROW_PIECES, piece = k % ROW_PIECES, place = tile * SAMPLES + row;
       const u32* keys = (const u32*)(memory + At::keys);
       const u32 sample = shuffled(place < size ? begin + place : 0, keys, u.count);
@@ -385,50 +417,63 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
   if (program < tiles) fetch(program, 0);
 
   float d_first[IN / 2] = {}, d_head[N::HEAD / 2] = {};
-  float d[N::DEPTH][32] = {}, e[N::DEPTH][IN / 2] = {};  // of layers after the first; biases
-  u32 stage = 0;
-  for (u32 tile = program; tile < tiles; tile += u.programs, stage ^= 1) {
+  float d[N::DEPTH][2 * PAIRS] = {}, e[N::DEPTH][IN / 2] = {};  // of layers after the first; biases
+  u32 h[PAIRS] = {}, before = shared + At::inputs, stage = 0;
+  // The first layer's gradient of a tile is added when the next one has begun: nobody waits for it.
+  auto add_first = [&]() {
+#pragma unroll
+    for (int k = 0; k < STEPS; ++k)
+      product_r_t1(d_first, h[4 * k], h[4 * k + 1], h[4 * k + 2], h[4 * k + 3],
+                   Inputs::by_rows(before, k), 1);
+    end_products();
+  };
+  for (u32 tile = program; tile < tiles; tile += u.programs) {
     fetched();
     show_tensor_cores();
     __syncthreads();
-    if (tile + u.programs < tiles) fetch(tile + u.programs, stage ^ 1);
-    const u32 x = shared + At::inputs + stage * Inputs::size;
+    const u32 x = shared + At::inputs + stage * Inputs::size, next = stage == 2 ? 0 : stage + 1;
 
-    float z[32];
-    u32 h[16];
-    Kept kept[N::DEPTH];
+    float z[2 * PAIRS];
     begin_products();
 #pragma unroll
     for (int k = 0; k < IN_STEPS; ++k)
-      product_t0_t1(z, Inputs::by_columns(x, k),
-                    Wide::by_rows(shared + At::first, k), k > 0);
+      product_t0_t1(z, Inputs::by_columns(x + (WIDTH > 64 ? thread / 128 * 64 * Inputs::bytes : 0), k),
+                    First::by_rows(shared + At::first, k), k > 0);
     end_products();
+    add_first();
+    if (tile + u.programs < tiles) fetch(tile + u.programs, next);
     wait_products<0>(z);
-    activate(z, h, kept[0]);
-    store_tile(shared + At::hidden, h);
+    held(d_first), held(h);
+    auto give = [&](int l) {  // what layer l gives: to the next one, and for the way back
+      if (KEPT) {
+        pack(z, h);
+        store_tile(shared + At::kept + l * Wide::size, h);
+      }
+      activate(z, h);
+      store_tile(shared + At::hidden + l * Wide::size, h);
+    };
+    give(0);
 #pragma unroll
     for (int l = 1; l < N::DEPTH; ++l) {
       begin_products();
 #pragma unroll
-      for (int k = 0; k < 4; ++k)
+      for (int k = 0; k < STEPS; ++k)
         product_r_t1(z, h[4 * k], h[4 * k + 1], h[4 * k + 2], h[4 * k + 3],
-                     Wide::by_rows(shared + At::weights + (l - 1) * Wide::size, k),
-                     k > 0);
+                     Wide::by_rows(shared + At::weights + (l - 1) * Wide::size, k), k > 0);
       end_products();
       wait_products<0>(z);
 #pragma unroll
-      for (int j = 0; j < 8; ++j) {
+      for (int j = 0; j < WIDTH / 8; ++j) {
         const float2 bias = *(const float2*)(biases + (l - 1) * WIDTH + 8 * j + lane % 4 * 2);
         z[4 * j] += bias.x, z[4 * j + 1] += bias.y, z[4 * j + 2] += bias.x, z[4 * j + 3] += bias.y;
       }
-      activate(z, h, kept[l]);
-      store_tile(shared + At::hidden + l * Wide::size, h);
+      give(l);
     }
     {
       float out[N::HEAD / 2];
       begin_products();
 #pragma unroll
-      for (int k = 0; k < 4; ++k)
+      for (int k = 0; k < STEPS; ++k)
         product_r_t1(out, h[4 * k], h[4 * k + 1], h[4 * k + 2], h[4 * k + 3],
                      Head::by_rows(shared + At::head, k), k > 0);
       end_products();
@@ -452,9 +497,8 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
       float g[N::OUTPUTS], by_log_std[ACTIONS] = {};
       Figures sum = {};
       if (N::ACTOR) {
-        float advantage = row[1];
-        if (NORMALIZE) advantage = (advantage - u.moments[2 * u.job]) * u.moments[2 * u.job + 1];
-        actor_slopes<N>(own, row, biases + LAST * WIDTH + N::HEAD, advantage, (float)*u.clip, share,
+        const float advantage = (row[1] - scalars[1]) * scalars[2];
+        actor_slopes<N>(own, row, biases + LAST * WIDTH + N::HEAD, advantage, scalars[0], share,
                         here, g, by_log_std, sum);
       }
       if (N::CRITIC)
@@ -471,18 +515,21 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
         *(uint4*)(memory + At::slopes + Head::at(sample, piece)) =
             make_uint4(words[0], words[1], words[2], words[3]);
       }
-      auto gather = [&](int j, float number) { gathered[j * (SAMPLES + 1) + sample] += number; };
+      float4* sums = (float4*)(gathered + sample * 4 * At::gather_pieces);
+      auto number = [&](int j) {  // of those that are gathered
+        constexpr int figures = At::gathers - 5;
+        if (j < N::OUTPUTS) return g[j];
+        if (j < figures) return by_log_std[j - N::OUTPUTS];
+        const float last[] = {sum.policy_loss, sum.value_loss, sum.entropy, sum.kl, sum.clipped};
+        return j < At::gathers ? last[j - figures] : 0.0f;
+      };
 #pragma unroll
-      for (int j = 0; j < N::OUTPUTS; ++j) gather(j, g[j]);
-      if (N::ACTOR && DISTRIBUTION == GAUSSIAN)
-#pragma unroll
-        for (int j = 0; j < ACTIONS; ++j) gather(N::OUTPUTS + j, by_log_std[j]);
-      constexpr int figures = At::gathers - 5;
-      if (N::ACTOR) {
-        gather(figures, sum.policy_loss), gather(figures + 2, sum.entropy);
-        gather(figures + 3, sum.kl), gather(figures + 4, sum.clipped);
+      for (int k = 0; k < (At::gathers + 3) / 4; ++k) {
+        float4 four = sums[k];
+        four.x += number(4 * k), four.y += number(4 * k + 1);
+        four.z += number(4 * k + 2), four.w += number(4 * k + 3);
+        sums[k] = four;
       }
-      if (N::CRITIC) gather(figures + 1, sum.value_loss);
     }
     show_tensor_cores();
     __syncthreads();
@@ -490,57 +537,61 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
     // The way back.
     begin_products();
 #pragma unroll
-    for (int k = 0; k < (N::HEAD + 15) / 16; ++k)
-      product_t0_t0(z, Head::by_columns(shared + At::slopes, k),
-                    Head::by_columns(shared + At::head, k), k > 0);
+    for (int k = 0; k < HEAD_STEPS; ++k)
+      if constexpr (HELD)
+        product_r_t0(z, turned_head[4 * k], turned_head[4 * k + 1], turned_head[4 * k + 2],
+                     turned_head[4 * k + 3], Head::by_columns(shared + At::slopes, k), k > 0);
+      else
+        product_t0_t0(z, Head::by_columns(shared + At::head, k),
+                      Head::by_columns(shared + At::slopes, k), k > 0);
     end_products();
+    load_tile(shared + At::hidden + LAST * Wide::size, h);
+    begin_products();
 #pragma unroll
-    for (int k = 0; k < 4; ++k)
-      product_t1_t1(d_head,
-                    Wide::by_rows(shared + At::hidden + LAST * Wide::size, k),
-                    Head::by_rows(shared + At::slopes, k), 1);
+    for (int k = 0; k < STEPS; ++k)
+      product_r_t1(d_head, h[4 * k], h[4 * k + 1], h[4 * k + 2], h[4 * k + 3],
+                   Head::by_rows(shared + At::slopes, k), 1);
     end_products();
-    wait_products<1>(z);
+    wait_products<0>(z);
+    held(d_head), held(h);
+    if (KEPT) load_tile(shared + At::kept + LAST * Wide::size, h);
+    way_back(z, h);
 #pragma unroll
     for (int l = LAST; l > 0; --l) {
-      const u32 here = shared + At::back + l * Wide::size;
-      const u32 before = shared + At::hidden + (l - 1) * Wide::size;
-      way_back(z, kept[l], h);
+      const u32 here = shared + At::back + (l - 1) * Wide::size;
       store_tile(here, h);
       begin_products();
 #pragma unroll
-      for (int k = 0; k < 4; ++k)
-        product_r_t0(z, h[4 * k], h[4 * k + 1], h[4 * k + 2], h[4 * k + 3],
-                     Wide::by_columns(shared + At::weights + (l - 1) * Wide::size, k), k > 0);
+      for (int k = 0; k < STEPS; ++k) {
+        product_r_t1(d[l], h[4 * k], h[4 * k + 1], h[4 * k + 2], h[4 * k + 3],
+                     Wide::by_rows(shared + At::hidden + (l - 1) * Wide::size, k), 1);
+        product_r_t1(e[l], h[4 * k], h[4 * k + 1], h[4 * k + 2], h[4 * k + 3],
+                     Inputs::by_rows(x, k), 1);
+      }
       end_products();
       show_tensor_cores();
       __syncthreads();
 #pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        product_t1_t1(d[l], Wide::by_rows(before, k),
-                      Wide::by_rows(here, k), 1);
-        product_t1_t1(e[l], Wide::by_rows(here, k),
-                      Inputs::by_rows(x, k), 1);
-      }
+      for (int k = 0; k < STEPS; ++k)
+        if constexpr (HELD)
+          product_r_t1(z, turned[l][4 * k], turned[l][4 * k + 1], turned[l][4 * k + 2],
+                       turned[l][4 * k + 3], Wide::by_rows(here, k), k > 0);
+        else
+          product_t0_t1(z, Wide::by_columns(shared + At::weights + (l - 1) * Wide::size, k),
+                        Wide::by_rows(here, k), k > 0);
       end_products();
-      wait_products<1>(z);
-      load_tile(before, h);
+      wait_products<1>(d[l]);
+      held(e[l]), held(h);
+      load_tile(shared + (KEPT ? At::kept : At::hidden) + (l - 1) * Wide::size, h);
+      wait_products<0>(z);
+      way_back(z, h);
     }
-    way_back(z, kept[0], h);
-    store_tile(shared + At::back, h);
-    show_tensor_cores();
-    __syncthreads();
-    begin_products();
-#pragma unroll
-    for (int k = 0; k < 4; ++k)
-      product_t1_t1(d_first, Wide::by_rows(shared + At::back, k),
-                    Inputs::by_rows(x, k), 1);
-    end_products();
-    wait_products<0>(d_first);
-    held(d_head);
-#pragma unroll
-    for (int l = 1; l < N::DEPTH; ++l) held(d[l]), held(e[l]);
+    before = x, stage = next;
   }
+  begin_products();
+  add_first();
+  wait_products<0>(d_first);
+  held(h);
 
   // This block's part of the gradient. With tanh it changed its sign in each layer on the way back.
   auto sign = [](int l) { return ACTIVATION == TANH && (LAST - l) % 2 == 0 ? -1.0f : 1.0f; };
@@ -557,10 +608,9 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
 #pragma unroll
   for (int l = 1; l < N::DEPTH; ++l)
 #pragma unroll
-    for (int j = 0; j < 16; ++j) {
-      const u32 column = j / 2 * 8 + lane % 4 * 2, input = row + j % 2 * 8;
-      *(float2*)(out + N::matrix(l) + input * WIDTH + column) =
-          make_float2(sign(l) * d[l][2 * j], sign(l) * d[l][2 * j + 1]);
+    for (int j = 0; j < 2 * PAIRS; ++j) {
+      const u32 input = j / 4 * 8 + lane % 4 * 2 + j % 2, neuron = row + j % 4 / 2 * 8;
+      out[N::matrix(l) + input * WIDTH + neuron] = sign(l) * d[l][j];
     }
 #pragma unroll
   for (int j = 0; j < N::HEAD / 2; ++j) {
@@ -569,18 +619,21 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
   }
   fetched();
   __syncthreads();
-  if (thread < At::gathers) {
+  for (u32 j = warp; j < At::gathers; j += THREADS / 32) {
     float total = 0.0f;
-    for (int k = 0; k < SAMPLES; ++k) total += gathered[thread * (SAMPLES + 1) + k];
+#pragma unroll
+    for (u32 k = lane; k < SAMPLES; k += 32) total += gathered[k * 4 * At::gather_pieces + j];
+#pragma unroll
+    for (int k = 16; k > 0; k /= 2) total += __shfl_xor_sync(0xFFFFFFFFu, total, k);
     constexpr u32 figures = At::gathers - 5;
-    if (thread < N::OUTPUTS) out[N::HEAD_BIAS + thread] = total;
-    else if (thread < figures) out[N::LOG_STD + thread - N::OUTPUTS] = total;
-    else if (thread == figures + 1 ? N::CRITIC : N::ACTOR)
-      u.sums[program * 8 + thread - figures] = total * share;
+    if (lane > 0) continue;
+    if (j < N::OUTPUTS) out[N::HEAD_BIAS + j] = total;
+    else if (j < figures) out[N::LOG_STD + j - N::OUTPUTS] = total;
+    else if (j == figures + 1 ? N::CRITIC : N::ACTOR) u.sums[program * 8 + j - figures] = total * share;
   }
 }
 
-extern "C" __global__ void __launch_bounds__(128, BLOCKS_A_PROCESSOR) train_networks(const Update u) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_A_PROCESSOR) train_networks(const Update u) {
   extern __shared__ __align__(1024) char memory[];
   if (__cvta_generic_to_shared(memory) != SHARED_BEGIN) __trap();
 #if NETWORKS == 1

@@ -1,6 +1,6 @@
 """`operant.ppo.kernels.triton.update` on Hopper's tensor cores: the kernel of ``update.cu``.
 
-For networks whose hidden layers have 64 neurons at most, in bfloat16.
+For networks whose hidden layers have 128 neurons at most, in bfloat16.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from operant.ppo.kernels.triton.networks import Network, Networks
 from operant.ppo.kernels.triton.order import permutation
 from operant.vector.nvrtc import Kernels
 
-WIDTH = 64
-"""Neurons of a hidden layer, padded."""
+PANEL = 64
+"""Neurons that a warpgroup has the gradients of; a hidden layer has one or two panels."""
 SHARED = 228 << 10
 """Bytes of shared memory of a processor; of each block's 1024 are the system's."""
 TANH, RELU, SILU = (NUMBERS[name] for name in ("tanh", "relu", "silu"))
@@ -41,6 +41,8 @@ class Plan(NamedTuple):
     networks: int
     blocks: int
     """Blocks that run on a processor at once."""
+    threads: int
+    """Of a block."""
 
 
 def update_source(
@@ -49,16 +51,19 @@ def update_source(
     """The kernel's text, and what a launch of it needs.
 
     Args:
-        networks: padded to `WIDTH`.
+        networks: padded to one or two panels.
         outputs: columns of the actor's head.
         choices: how many actions each choice has; empty for numbers.
         constants: those of the Triton kernel, see `train_tiles`.
         count: samples of a rollout.
     """
     inputs = networks.actor
+    widths = {width for net in (networks.actor, networks.critic) for width in net.widths}
+    assert widths in ({PANEL}, {2 * PANEL}), "all layers are padded to the same width"
     pieces, numbers = input_pieces(inputs), -(-constants["OBS"] // 4)
     shuffling = permutation(count)
     whole = {
+        "WIDTH": inputs.widths[0],
         "IN": _columns(inputs.ones + 1, inputs.inputs),
         "ONES": inputs.ones,
         "INPUT_PIECES": pieces,
@@ -93,13 +98,14 @@ def update_source(
     if not networks.shared:
         described.append(_network(1, networks.critic, 1, False, True))
     nets = [inputs] if networks.shared else [inputs, networks.critic]
-    sizes = [outputs + networks.shared, 1]
+    sizes, silu = [outputs + networks.shared, 1], constants["ACTIVATION"] == SILU
     used = max(
-        _memory(net, numbers, size, size + constants["ACTIONS"] + 5)
+        _memory(net, numbers, size, size + constants["ACTIONS"] + 5, silu)
         for net, size in zip(nets, sizes, strict=False)
     )
-    deep, silu = max(len(net.widths) for net in nets) > 2, constants["ACTIVATION"] == SILU
-    most = 2 if deep else 3 if silu else 4  # what registers allow
+    deep = max(len(net.widths) for net in nets) > 2
+    panels = inputs.widths[0] // PANEL
+    most = 1 if panels > 1 else 2 if deep else 3 if silu else 4  # what registers allow
     blocks = min(most, SHARED // (used + 1024))
     text = [
         wrappers(),
@@ -113,7 +119,7 @@ def update_source(
         *described,
         files(__package__).joinpath("update.cu").read_text(),
     ]
-    return Plan("\n".join(text), used, len(nets), blocks)
+    return Plan("\n".join(text), used, len(nets), blocks, 128 * panels)
 
 
 def input_pieces(net: Network) -> int:
@@ -159,13 +165,14 @@ def _columns(used: int, padded: int) -> int:
     return 8 if used <= 8 else padded
 
 
-def _memory(net: Network, numbers: int, outputs: int, gathers: int) -> int:
+def _memory(net: Network, numbers: int, outputs: int, gathers: int, silu: bool) -> int:
     """What ``Places`` of the kernel adds up to."""
-    depth, wide = len(net.widths), 64 * 128
+    depth, width = len(net.widths), net.widths[0]
     inputs, head = max(16, net.inputs), max(16, net.head)  # narrow tiles are padded to 16 columns
-    tiles = (3 * depth - 1) * wide + 128 * inputs + 2 * 64 * 2 * inputs + 2 * 64 * 2 * head
-    vectors = 2 * 64 * 16 * numbers + 32 + 4 * (WIDTH * (depth - 1) + 2 * net.head)
-    return tiles + vectors + 4 * 64 * (outputs | 1) + 4 * gathers * 65
+    tiles = (3 * depth - 2 + depth * silu) * width + 4 * inputs + 2 * head
+    vectors = 3 * width * 16 * numbers + 48 + 4 * (width * (depth - 1) + 2 * net.head)
+    sums = 4 * width * (outputs | 1) + 16 * width * (-(-gathers // 4) | 1)
+    return 2 * width * tiles + vectors + sums
 
 
 class HopperUpdate:
@@ -184,7 +191,7 @@ class HopperUpdate:
             feature="a",
             shared=plan.memory,
         )
-        self._networks = plan.networks
+        self._networks, self._threads = plan.networks, plan.threads
 
     def __call__(
         self,
@@ -202,4 +209,6 @@ class HopperUpdate:
         tensors = (rows, low, full, moments, keys, clip, gradients, sums)
         sizes = (job, len(rows), gradients.stride(0), len(gradients))
         given = np.array([(*[x.data_ptr() for x in tensors], *sizes)], _ARGUMENT)
-        self._kernels.launch("train_networks", self._networks * len(gradients), 128, given)
+        self._kernels.launch(
+            "train_networks", self._networks * len(gradients), self._threads, given
+        )

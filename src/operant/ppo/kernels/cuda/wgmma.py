@@ -7,7 +7,7 @@ a descriptor of shared memory; ``t1`` is an operand whose rows are what is summe
 
 from __future__ import annotations
 
-_COLUMNS = (8, 16, 32, 64)
+_COLUMNS = (8, 16, 32, 64, 128)
 _COMMON = """
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -22,6 +22,12 @@ template <int SIZE>
 __device__ __forceinline__ void held(float (&d)[SIZE]) {
 #pragma unroll
   for (int k = 0; k < SIZE; ++k) asm volatile("" : "+f"(d[k]) :: "memory");
+}
+
+template <int SIZE>
+__device__ __forceinline__ void held(u32 (&d)[SIZE]) {
+#pragma unroll
+  for (int k = 0; k < SIZE; ++k) asm volatile("" : "+r"(d[k]) :: "memory");
 }
 
 __device__ __forceinline__ void begin_products() {
