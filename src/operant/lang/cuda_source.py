@@ -103,7 +103,11 @@ def _constant(node: Node) -> str:
         return "true" if node.value else "false"
     if node.dtype == INT:
         return "(-2147483647 - 1)" if node.value == -(2**31) else f"({node.value})"
-    value = float(node.value)  # type: ignore[arg-type]
+    return literal(float(node.value))  # type: ignore[arg-type]
+
+
+def literal(value: float) -> str:
+    """A float32 as C++ writes it."""
     if value != value:
         return "__int_as_float(0x7fc00000)"
     if value in (float("inf"), float("-inf")):

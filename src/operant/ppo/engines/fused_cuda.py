@@ -289,10 +289,23 @@ class FusedKernels(DeviceEngine):
     # collect --------------------------------------------------------------------------------
     @torch.no_grad()
     def _collect(self) -> None:
-        b, env, arrays, seed = self.buffer, self.env, self._arrays, self.job.config.run.seed
+        b, env = self.buffer, self.env
         assert isinstance(env, TritonVecEnv)
         self._read_weights()
-        given = {
+        given = self._rollout_arguments(env)
+        if self._hopper_rollout is not None:
+            self._hopper_rollout(given, b.num_steps)
+        else:
+            self._launch_rollout(given)
+        env.take_over(self._results(b.num_steps - 1))
+        last_episodes(b.terminated, b.truncated, b.report, RECENT, self._recent)
+        if self.job.config.run.nan_guard:
+            self._checks[0] = self._hints.sum()
+
+    def _rollout_arguments(self, env: TritonVecEnv) -> dict[str, Any]:
+        """What either kernel is told."""
+        b, arrays, seed = self.buffer, self._arrays, self.job.config.run.seed
+        return {
             **env.kernel_arguments(),
             "obs": b.obs,
             "reward": b.reward,
@@ -313,14 +326,6 @@ class FusedKernels(DeviceEngine):
             "policy_low": _signed(seed),
             "policy_high": _signed(seed >> 32),
         }
-        if self._hopper_rollout is not None:
-            self._hopper_rollout(given, b.num_steps)
-        else:
-            self._launch_rollout(given)
-        env.take_over(self._results(b.num_steps - 1))
-        last_episodes(b.terminated, b.truncated, b.report, RECENT, self._recent)
-        if self.job.config.run.nan_guard:
-            self._checks[0] = self._hints.sum()
 
     def _launch_rollout(self, given: dict[str, Any]) -> None:
         arrays, constants = self._arrays, self._constants()

@@ -14,7 +14,6 @@
 // the environment as functions of one environment.
 
 struct Rollout {
-  const float* constants;                   // the rules' parameters
   float* floats;                            // state: rows that are `stride` apart
   int* ints;
   u8* flags;
@@ -83,22 +82,62 @@ DEVICE void load(const Rollout& r, char* memory) {
   if constexpr (L < N::DEPTH) load<N, L + 1>(r, memory);
 }
 
-template <class N, int L>
-DEVICE uint4 two_fragments(const char* memory, int pair, int lane) {
-  return ((const uint4*)(memory + N::weights(L)))[pair * 32 + lane];
-}
+// A network as a lane sees it. What fits is held in registers all the time, because shared memory
+// could not deliver all weights to all warps in the time that their activations take.
+template <class N, int HELD>
+struct Weights {
+  const char* memory;
+  int lane;
+  uint4 held[HELD > 0 ? HELD : 1];
+
+  // Those of layer L before which so many pairs of fragments are held: the first layer's, then the
+  // head's, then the others'.
+  static constexpr __device__ int before(int l) {
+    int sum = 0;
+    if (l > 0) sum += pairs(0);
+    if (l > 0 && l < N::DEPTH) sum += pairs(N::DEPTH);
+    for (int k = 1; k < l && l < N::DEPTH; ++k) sum += pairs(k);
+    return sum;
+  }
+  static constexpr __device__ int pairs(int l) { return N::size(l) / 16 * N::tiles(l) / 2; }
+
+  DEVICE_MEMBER Weights(const char* memory, int lane) : memory(memory), lane(lane) {
+    hold<0>();
+    hold<N::DEPTH>();
+    if constexpr (N::DEPTH > 1) hold<1>();
+    if constexpr (N::DEPTH > 2) hold<2>();
+  }
+
+  template <int L>
+  DEVICE_MEMBER uint4 fetch(int pair) const {
+    return ((const uint4*)(memory + N::weights(L)))[pair * 32 + lane];
+  }
+
+  template <int L>
+  DEVICE_MEMBER void hold() {
+#pragma unroll
+    for (int k = 0; k < pairs(L); ++k)
+      if (before(L) + k < HELD) held[before(L) + k < HELD ? before(L) + k : 0] = fetch<L>(k);
+  }
+
+  template <int L>
+  DEVICE_MEMBER uint4 two_fragments(int pair) const {
+    const int number = before(L) + pair;
+    return number < HELD ? held[number < HELD ? number : 0] : fetch<L>(pair);
+  }
+};
 
 // Two columns of a layer's biases, as a sum of products begins with them.
 template <class N, int L>
-DEVICE void begin_sum(float (&sum)[4], const char* memory, int tile, int lane) {
+DEVICE void begin_sum(float (&sum)[4], const char* memory, int lane, int tile) {
   float2 bias = make_float2(0.0f, 0.0f);
   if constexpr (L > 0) bias = ((const float2*)(memory + N::biases(L)))[4 * tile + lane % 4];
   sum[0] = sum[2] = bias.x, sum[1] = sum[3] = bias.y;
 }
 
 // From layer L on: `x` are operands of products, `out` the head, as products give it.
-template <class N, int L>
-DEVICE void layers(const char* memory, int lane, const u32 (&x)[TILES][N::size(L) / 4],
+template <int L, class N, int HELD>
+DEVICE void layers(const Weights<N, HELD>& net, const u32 (&x)[TILES][N::size(L) / 4],
                    float (&out)[TILES][N::tiles(N::DEPTH)][4]) {
   constexpr int steps = N::size(L) / 16, tiles = N::tiles(L);
   if constexpr (L < N::DEPTH) {
@@ -109,10 +148,10 @@ DEVICE void layers(const char* memory, int lane, const u32 (&x)[TILES][N::size(L
 #pragma unroll
       for (int i = 0; i < TILES; ++i)
 #pragma unroll
-        for (int j = 0; j < 2; ++j) begin_sum<N, L>(sum[i][j], memory, 2 * pair + j, lane);
+        for (int j = 0; j < 2; ++j) begin_sum<N, L>(sum[i][j], net.memory, net.lane, 2 * pair + j);
 #pragma unroll
       for (int k = 0; k < steps; ++k) {
-        const uint4 b = two_fragments<N, L>(memory, k * (tiles / 2) + pair, lane);
+        const uint4 b = net.template two_fragments<L>(k * (tiles / 2) + pair);
 #pragma unroll
         for (int i = 0; i < TILES; ++i) {
           product(sum[i][0], x[i] + 4 * k, b.x, b.y);
@@ -126,16 +165,16 @@ DEVICE void layers(const char* memory, int lane, const u32 (&x)[TILES][N::size(L
           h[i][4 * pair + j] = packed(activated(sum[i][j / 2][2 * (j % 2)]),
                                       activated(sum[i][j / 2][2 * (j % 2) + 1]));
     }
-    layers<N, L + 1>(memory, lane, h, out);
+    layers<L + 1>(net, h, out);
   } else {
 #pragma unroll
     for (int tile = 0; tile < tiles; ++tile) {
       float other[TILES][4] = {};  // two sums, each of which waits half as often
 #pragma unroll
-      for (int i = 0; i < TILES; ++i) begin_sum<N, L>(out[i][tile], memory, tile, lane);
+      for (int i = 0; i < TILES; ++i) begin_sum<N, L>(out[i][tile], net.memory, net.lane, tile);
 #pragma unroll
       for (int k = 0; k < steps; k += 2) {
-        const uint4 b = two_fragments<N, L>(memory, (tile * steps + k) / 2, lane);
+        const uint4 b = net.template two_fragments<L>((tile * steps + k) / 2);
 #pragma unroll
         for (int i = 0; i < TILES; ++i) {
           product(out[i][tile], x[i] + 4 * k, b.x, b.y);
@@ -203,6 +242,7 @@ struct Pair {
   DEVICE_MEMBER u64* full(u32 slot) const { return (u64*)(memory + AT_BARRIERS) + slot; }
   DEVICE_MEMBER u64* empty(u32 slot) const { return (u64*)(memory + AT_BARRIERS) + RING + slot; }
   DEVICE_MEMBER float* head() const { return (float*)(memory + AT_HEAD); }
+  DEVICE_MEMBER float* draws() const { return (float*)(memory + AT_DRAWS); }
 };
 
 // Put inputs into the ring; `cut` is not 0 for final observations: whose values are wanted.
@@ -298,6 +338,20 @@ DEVICE void draw(float (&u)[COUNT], u32 c0, u32 c1, u32 c2, u32 block, u32 k0, u
   }
 }
 
+// Numbers that are put aside in shared memory: else the compiler draws them where they are wanted,
+// and everyone waits, instead of here, where there are activations to wait for anyway.
+template <int COUNT>
+DEVICE void put_aside(const float (&u)[COUNT], float* draws, int lane) {
+#pragma unroll
+  for (int k = 0; k < COUNT; ++k) draws[32 * k + lane] = u[k];
+}
+
+template <int COUNT>
+DEVICE void take_back(float (&u)[COUNT], const float* draws, int lane) {
+#pragma unroll
+  for (int k = 0; k < COUNT; ++k) u[k] = draws[32 * k + lane];
+}
+
 // Writing -----------------------------------------------------------------------------------------
 DEVICE void write_obs(Seen* to, const Number (&o)[OBS_SIZE]) {
   if constexpr (sizeof(Seen) == 4 && OBS_SIZE % 4 == 0) {
@@ -333,7 +387,6 @@ DEVICE void play(const Rollout& r, char* memory, const Pair& pair, int program, 
   const bool here = lane < ROWS && i < r.num_envs;
   const float* statistics = (const float*)(memory + AT_STATISTICS);
   const float* constants = (const float*)(memory + AT_CONSTANTS);
-  const Params p = load_params(r.constants);
   const int now = ticks();
   const u64 first_step = *r.first_step;
   int* record = r.records + (Row)i * RECORD_SIZE;
@@ -352,10 +405,11 @@ DEVICE void play(const Rollout& r, char* memory, const Pair& pair, int program, 
   bool ended = false, allowed[MASK_ROOM] = {};
   Row row = i;
   Number o[OBS_SIZE];
-  observe(p, s, o);
-  if (MASK_SIZE > 0) mask_actions(p, s, allowed);
+  observe(s, o);
+  if (MASK_SIZE > 0) mask_actions(s, allowed);
   if (here) write_obs(r.obs + row * OBS_SIZE, o), write_mask(r, row, allowed);
   float hint = hinted(0.0f, 0.0f, o);
+  const Weights<Actor, ACTOR_HELD> net(memory, lane);
   u32 sent = 0;
 
   for (int t = 0;; ++t) {
@@ -369,23 +423,27 @@ DEVICE void play(const Rollout& r, char* memory, const Pair& pair, int program, 
     draw(z, (u32)step, (u32)(step >> 32), r.seed_high, POLICY_BLOCK, r.seed_low, i);
     float u[STEP_ROOM];
     if (STEP_DRAWS > 0) draw(u, steps + 1, episode - 1, seed_high, 0, seed_low, index);
-    layers<Actor, 0>(memory, lane, x, out);
+    layers<0>(net, x, out);
+    put_aside(z, pair.draws(), lane);
+    if (STEP_DRAWS > 0) put_aside(u, pair.draws() + 32 * DRAWS, lane);
     spread(out, pair.head(), lane, head);
     if (SHARED) {
       if (here) r.value[row] = head[Actor::OUTPUTS - 1];
       if (t == r.steps) break;
     }
+    take_back(z, pair.draws(), lane);
+    if (STEP_DRAWS > 0) take_back(u, pair.draws() + 32 * DRAWS, lane);
     Told told[ACTIONS];
     const float log_prob = act(r, constants, head, allowed, z, row, here, told);
     float gained;
     bool over;
     State n;
-    step_env(p, s, told, u, n, gained, over);
+    step_env(s, told, u, n, gained, over);
     steps = added(steps, 1);
     total += gained;
     const bool late = steps >= r.max_steps, cut = late && !over && i < r.num_envs;
     ended = (over || late) && i < r.num_envs;
-    observe(p, n, o);
+    observe(n, o);
     if (here) {
       r.log_prob[row] = log_prob;
       r.reward[row] = gained;
@@ -399,7 +457,7 @@ DEVICE void play(const Rollout& r, char* memory, const Pair& pair, int program, 
       hand_over(pair, statistics, o, cuts, sent, lane);
       if constexpr (SHARED) {
         read_rows(pair.rows(sent % RING), lane, x);
-        layers<Actor, 0>(memory, lane, x, out);
+        layers<0>(net, x, out);
         spread(out, pair.head(), lane, head);
         if (cut) last = head[Actor::OUTPUTS - 1];
       }
@@ -415,8 +473,8 @@ DEVICE void play(const Rollout& r, char* memory, const Pair& pair, int program, 
         }
         float w[RESET_ROOM];
         if (RESET_DRAWS > 0) draw(w, 0, episode, seed_high, 0, seed_low, index);
-        reset_env(p, w, n);
-        observe(p, n, o);
+        reset_env(w, n);
+        observe(n, o);
         steps = 0;
         total = 0.0f;
         episode = added(episode, 1);
@@ -427,7 +485,7 @@ DEVICE void play(const Rollout& r, char* memory, const Pair& pair, int program, 
     row += r.num_envs;
     hint = hinted(hint, log_prob + gained + last, o);
     s = n;
-    if (MASK_SIZE > 0) mask_actions(p, s, allowed);
+    if (MASK_SIZE > 0) mask_actions(s, allowed);
     if (here) write_obs(r.obs + row * OBS_SIZE, o), write_mask(r, row, allowed);
   }
 
@@ -448,6 +506,7 @@ template <class N>
 DEVICE void judge(const Rollout& r, const char* memory, const Pair& pair, int program, int lane) {
   const int first = program * ROWS + lane / 4;
   Row row = first;  // of the values wanted next
+  const Weights<N, CRITIC_HELD> net(memory, lane);
   bool bad = false;
   int t = 0;
   for (u32 taken = 0; t <= r.steps; ++taken) {
@@ -459,7 +518,7 @@ DEVICE void judge(const Rollout& r, const char* memory, const Pair& pair, int pr
     read_rows(pair.rows(slot), lane, x);
     __syncwarp();
     if (lane == 0) arrive(pair.empty(slot));
-    layers<N, 0>(memory, lane, x, out);
+    layers<0>(net, x, out);
 #pragma unroll
     for (int j = 0; j < 2 * TILES; ++j) {
       const float value = out[j / 2][0][j % 2 * 2];

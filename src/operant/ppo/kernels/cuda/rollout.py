@@ -13,7 +13,7 @@ from operant.ppo.kernels.cuda.rollout_source import Plan
 from operant.vector.nvrtc import EXACT, Kernels
 
 _POINTERS = (
-    *("constants", "floats", "ints", "flags", "records", "obs", "reward", "terminated"),
+    *("floats", "ints", "flags", "records", "obs", "reward", "terminated"),
     *("truncated", "action_mask", "action", "log_prob", "value", "final_value", "final_obs"),
     *("report", "low", "full", "statistics", "bounds", "hints", "first_step"),
 )

@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from operant.envs.rules import TracedRules
-from operant.lang.cuda_source import TYPES, program_source, word_source
+from operant.lang.cuda_source import TYPES, literal, program_source, word_source
 from operant.lang.cuda_words import WORDS
 from operant.lang.source import composed_words
 from operant.lang.trace import INT, Program
@@ -22,6 +22,8 @@ from operant.vector.triton_text import RECORD, rows
 
 RING = 4
 """Inputs that a critic may be behind."""
+HELD = 12
+"""Pairs of fragments of its weights, 4 registers each, that a critic with 16 rows holds."""
 NARROW = 64
 """Neurons of a layer up to which 128 registers are enough for a thread."""
 
@@ -147,11 +149,12 @@ def _constants(
     rules: TracedRules, acting: Acting, constants: dict[str, Any], shape: Shape
 ) -> dict[str, int]:
     kinds = rows(rules)
-    drawn = 2 * acting.numbers or len(acting.sizes)
     return {
         "TILES": shape.tiles,
         "PAIRS": shape.pairs,
         "BLOCKS_A_PROCESSOR": shape.blocks,
+        "ACTOR_HELD": 0,
+        "CRITIC_HELD": HELD if shape.tiles == 1 else 0,
         "SHARED": int(acting.networks.shared),
         "RING": 1 if acting.networks.shared else RING,
         "INPUTS": acting.networks.actor.inputs,
@@ -164,7 +167,7 @@ def _constants(
         "LARGEST": max(acting.sizes, default=1),
         "NUMBERS": acting.numbers,
         "BY_STATE": int(acting.by_state),
-        "DRAWS": drawn,
+        "DRAWS": _drawn(acting),
         "STEP_DRAWS": rules.step_draws,
         "STEP_ROOM": max(1, rules.step_draws),
         "RESET_DRAWS": rules.env.random_numbers,
@@ -178,6 +181,11 @@ def _constants(
         "STEPS_ROW": kinds["ints"].index("steps"),
         "DONE_ROW": kinds["flags"].index("done"),
     }
+
+
+def _drawn(acting: Acting) -> int:
+    """Random numbers of an action."""
+    return 2 * acting.numbers or len(acting.sizes)
 
 
 def _reals(constants: dict[str, Any]) -> dict[str, float]:
@@ -203,6 +211,7 @@ def _shared_memory(
         "AT_CUT": own.take(4 * ring),
         "AT_BARRIERS": own.take(16 * ring),
         "AT_HEAD": own.take(4 * rows_of_pair * (outputs | 1)),
+        "AT_DRAWS": own.take(128 * (_drawn(acting) + rules.step_draws)),
     }
     return found | {"PAIR_BYTES": own.size, "AT_PAIRS": places.take(shape.pairs * own.size)}
 
@@ -234,11 +243,8 @@ def _network(name: str, net: Network, outputs: int, places: _Places) -> str:
 
 # The environment ----------------------------------------------------------------------------------
 def _rules(rules: TracedRules) -> list[str]:
-    """The rules, as functions of one environment."""
+    """The rules, as functions of one environment; its parameters are constants."""
     fields = list(rules.fields)
-    programs = [rules.step, rules.reset, rules.observe, rules.mask]
-    used = {name for program in programs if program for name in program.inputs}
-    params = [k for k, name in enumerate(rules.float_params) if f"p_{name}" in used]
     places = {
         name.removeprefix("state_"): (kind, k)
         for kind, names in rows(rules).items()
@@ -253,25 +259,22 @@ def _rules(rules: TracedRules) -> list[str]:
         stores.append(f"{place} = s.f{k};")
     step = _program(rules, rules.step, "s")
     results = [f"n.f{k}" for k in range(len(fields))]
-    given = "const Params& p"
     text = [
         f"struct State {{ {' '.join(members)} }};",
-        f"struct Params {{ {' '.join(f'float p{k};' for k in params)} }};",
-        _function("Params load_params(const float* from)", [_params(params)]),
         "template <class R>\n" + _function("void load_state(const R& r, int i, State& s)", loads),
         "template <class R>\n"
         + _function("void store_state(const R& r, int i, const State& s)", stores),
         _function(
-            f"void step_env({given}, const State& s, const Told (&a)[ACTIONS],\n"
+            "void step_env(const State& s, const Told (&a)[ACTIONS],\n"
             "    const float (&u)[STEP_ROOM], State& n, float& gained, bool& over)",
             _assigned(*step, [*results, "gained", "over"]),
         ),
         _function(
-            f"void reset_env({given}, const float (&u)[RESET_ROOM], State& n)",
+            "void reset_env(const float (&u)[RESET_ROOM], State& n)",
             _assigned(*_program(rules, rules.reset, "s"), results),
         ),
         _function(
-            f"void observe({given}, const State& s, Number (&o)[OBS_SIZE])",
+            "void observe(const State& s, Number (&o)[OBS_SIZE])",
             _assigned(
                 *_program(rules, rules.observe, "s"),
                 [f"o[{k}]" for k in range(rules.observation.size)],
@@ -282,21 +285,18 @@ def _rules(rules: TracedRules) -> list[str]:
     if rules.mask is not None:
         names = [f"m[{k}]" for k in range(rules.mask_size)]
         allowed = _assigned(*_program(rules, rules.mask, "s"), names)
-    head = f"void mask_actions({given}, const State& s, bool (&m)[MASK_ROOM])"
+    head = "void mask_actions(const State& s, bool (&m)[MASK_ROOM])"
     return [*text, _function(head, allowed)]
 
 
 def _program(rules: TracedRules, program: Program, state: str) -> tuple[list[str], list[str]]:
     """A program's statements and results, its inputs found in the functions' arguments."""
     names = {f"s_{name}": f"{state}.f{k}" for k, name in enumerate(rules.fields)}
-    names |= {f"p_{name}": f"p.p{k}" for k, name in enumerate(rules.float_params)}
+    values = zip(rules.float_params, rules.param_values().tolist(), strict=True)
+    names |= {f"p_{name}": literal(value) for name, value in values}
     names |= {f"u{k}": f"u[{k}]" for k in range(rules.env.random_numbers)}
     names |= {f"a{k}": f"a[{k}]" for k in range(rules.action.size)}
     return program_source(program, {name: names[name] for name in program.inputs})
-
-
-def _params(used: list[int]) -> str:
-    return f"return {{{', '.join(f'from[{k}]' for k in used)}}};"
 
 
 def _assigned(lines: list[str], outputs: list[str], names: list[str]) -> list[str]:
