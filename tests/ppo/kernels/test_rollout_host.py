@@ -248,3 +248,75 @@ def test_a_rollout_is_what_policy_and_environment_do(
     twin.set_state(ppo.env.get_state())
     for iteration in range(2):  # the second begins where the first ended
         check(ppo, twin, iteration)
+
+
+def test_wide_layers(card: pytest.MonkeyPatch) -> None:
+    """The update's kernel has none, the rollout's could."""
+    from operant.ppo.engines import fused_scope
+
+    card.setattr(fused_scope, "MOST_NEURONS_IN_BF16", 128)
+    ppo = made("CartPole-v1", 20, hidden=(128, 70))
+    twin = operant.make(
+        "CartPole-v1", 20, backend="reference", autoreset_mode="SameStep", max_episode_steps=LIMIT
+    )
+    twin.set_state(ppo.env.get_state())
+    check(ppo, twin, 0)
+
+
+class Leaky(operant.Env):
+    """What it shows is not a number after three steps, or what it pays, as `gift` says."""
+
+    class State(NamedTuple):
+        x: float
+        steps: int
+
+    class Params(NamedTuple):
+        gift: int = 0
+
+    observation_space = Box(-np.inf, np.inf, (2,))
+    action_space = MultiDiscrete([2])
+    max_episode_steps = 100
+
+    def reset(random):
+        return Leaky.State(random[0], 0)
+
+    def step(state, action, params):
+        bad = where(state.steps == 2, float("nan"), 0.0)
+        seen = state.x + where(params.gift == 0, bad, 0.0)
+        return Leaky.State(seen, state.steps + 1), where(params.gift == 1, bad, 1.0), False
+
+    def observe(state):
+        return state.x, 1.0
+
+
+@pytest.mark.parametrize(("gift", "steps"), [(0, 3), (1, 3), (0, 2), (1, 2), (2, 6)])
+def test_hints_tell_of_what_is_not_finite(card: pytest.MonkeyPatch, gift: int, steps: int) -> None:
+    batch = operant.make(Leaky, 21, backend="cuda", autoreset_mode="SameStep", gift=gift)
+    ppo = PPO(batch, device="cpu", engine="fused", precision="bf16", num_steps=steps, minibatches=1)
+    ppo.engine._collect()
+    hints = ppo.engine._hints.numpy()
+    if gift < 2 and steps > 2:
+        assert np.isnan(hints).sum() == 2  # of both warps that act
+    else:
+        assert (hints == 0).all()
+
+
+def test_values_of_final_observations_are_looked_at(card: pytest.MonkeyPatch, tasks: Tasks) -> None:
+    ppo = made(tasks["Turns"], 21, hidden=(16,))
+    ppo.engine._collect()
+    assert (ppo.engine._hints == 0).all()
+    with torch.no_grad():
+        ppo.policy.critic_head.bias.fill_(torch.inf)
+    ppo.engine._collect()
+    assert np.isnan(ppo.engine._hints.numpy()).sum() == 2
+
+
+def test_what_has_no_probability_is_never_chosen(card: pytest.MonkeyPatch, tasks: Tasks) -> None:
+    """Nor something that does not exist, where nothing has one."""
+    ppo = made(tasks["Turns"], 64, hidden=(8,))
+    with torch.no_grad():
+        ppo.policy.actor_head.weight.zero_()
+        for bias, allowed in [((-torch.inf, 0.0, -torch.inf), {1}), ((torch.nan,) * 3, {2})]:
+            ppo.policy.actor_head.bias.copy_(torch.tensor(bias))
+            ppo.engine._collect()
+            assert set(ppo.engine.buffer.action.flatten().tolist()) == allowed
