@@ -161,7 +161,7 @@ def check(ppo: PPO, twin: Any, iteration: int) -> None:
     episodes = ppo.engine.collect(iteration, first)
     noise = np.zeros((STEPS, num_envs, ppo.distribution.noise_size), np.float32)
     fill_uniforms(noise, ppo.config.run.seed, first)
-    same, ended = [], 0
+    same, ended, began = [], 0, np.zeros(num_envs, np.bool_)
     np.testing.assert_array_equal(b.obs[0].numpy(), twin.get_state()["obs"])
     for t in range(STEPS):
         head, value = in_bfloat16(policy, b.obs[t])
@@ -189,6 +189,10 @@ def check(ppo: PPO, twin: Any, iteration: int) -> None:
             np.testing.assert_array_equal(b.report[t, done, 0].numpy(), returns)
             found = b.report[t, done, 1].view(torch.int32).numpy()
             np.testing.assert_array_equal(found, lengths)
+            seconds = b.report[t, :, 2].numpy()
+            assert (seconds[done & began] == 0.0).all()  # by a clock that stands still
+            assert (seconds[done & ~began] != 0.0).all() or iteration > 0
+            began |= done
             value = torch.zeros(num_envs)
             value[done] = in_bfloat16(policy, final)[1]
             value[~(truncated & ~terminated)] = 0.0

@@ -14,14 +14,15 @@ from operant.lang.cuda_words import WORDS
 from operant.lang.source import composed_words
 from operant.lang.trace import INT, Program
 from operant.models.names import LOG_STD_RANGE
+from operant.ppo.kernels.cuda.update import SHARED
 from operant.ppo.kernels.triton.layers import NUMBERS as ACTIVATIONS
 from operant.ppo.kernels.triton.networks import Network
 from operant.ppo.kernels.triton.rollout_source import Acting
 from operant.vector.philox import POLICY_BLOCK
 from operant.vector.triton_text import RECORD, rows
 
-RING = 4
-"""Inputs that a critic may be behind."""
+RINGS = (4, 2)
+"""Inputs that a critic may be behind: the first of these that there is memory for."""
 HELD = 12
 """Pairs of fragments of its weights, 4 registers each, that a critic with 16 rows holds."""
 NARROW = 64
@@ -95,9 +96,8 @@ def rollout_source(
     places = _Places()
     actor = _network("Actor", nets.actor, acting.outputs + nets.shared, places)
     critic = "using Critic = Actor;" if nets.shared else _network("Critic", nets.critic, 1, places)
-    numbers = _constants(rules, acting, constants, shape) | _shared_memory(
-        rules, acting, shape, places
-    )
+    numbers = _constants(rules, acting, constants, shape)
+    numbers |= _shared_memory(rules, acting, shape, places)
     programs = [rules.reset, rules.step, rules.observe, *([rules.mask] if rules.mask else [])]
     integers = rules.observation.dtype == INT
     text = [
@@ -156,7 +156,6 @@ def _constants(
         "ACTOR_HELD": 0,
         "CRITIC_HELD": HELD if shape.tiles == 1 else 0,
         "SHARED": int(acting.networks.shared),
-        "RING": 1 if acting.networks.shared else RING,
         "INPUTS": acting.networks.actor.inputs,
         "ONES": acting.networks.actor.ones,
         "ONE_HOT": int(acting.one_hot),
@@ -201,19 +200,32 @@ def _shared_memory(
     rules: TracedRules, acting: Acting, shape: Shape, places: _Places
 ) -> dict[str, int]:
     """Places of what is not weights; those of a pair of warps after its own beginning."""
-    rows_of_pair, ring = 16 * shape.tiles, 1 if acting.networks.shared else RING
-    outputs = acting.outputs + acting.networks.shared
-    own = _Places()
     found = {
         "AT_STATISTICS": places.take(8 * rules.observation.size),
         "AT_CONSTANTS": places.take(12 * acting.numbers),
-        "AT_RING": own.take(ring * rows_of_pair * (2 * acting.networks.actor.inputs + 16)),
+    }
+    most = (SHARED // shape.blocks - 1024 - places.size) // shape.pairs
+    for ring in (1,) if acting.networks.shared else RINGS:
+        own, size = _pair_memory(rules, acting, shape, ring)
+        if size <= most:
+            break
+    return found | own | {"PAIR_BYTES": size, "AT_PAIRS": places.take(shape.pairs * size)}
+
+
+def _pair_memory(
+    rules: TracedRules, acting: Acting, shape: Shape, ring: int
+) -> tuple[dict[str, int], int]:
+    """Places in the memory of a pair of warps, and its size."""
+    own, count = _Places(), 16 * shape.tiles
+    outputs = acting.outputs + acting.networks.shared
+    return {
+        "RING": ring,
+        "AT_RING": own.take(ring * count * (2 * acting.networks.actor.inputs + 16)),
         "AT_CUT": own.take(4 * ring),
         "AT_BARRIERS": own.take(16 * ring),
-        "AT_HEAD": own.take(4 * rows_of_pair * (outputs | 1)),
+        "AT_HEAD": own.take(4 * count * (outputs | 1)),
         "AT_DRAWS": own.take(128 * (_drawn(acting) + rules.step_draws)),
-    }
-    return found | {"PAIR_BYTES": own.size, "AT_PAIRS": places.take(shape.pairs * own.size)}
+    }, own.size
 
 
 def _network(name: str, net: Network, outputs: int, places: _Places) -> str:
