@@ -107,6 +107,11 @@ static void product(float (&d)[4], const u32* a, u32 b0, u32 b1) {
   }
 }
 
+static void short_product(float (&d)[4], const u32* a, u32 b) {
+  const u32 padded[4] = {a[0], a[1], 0, 0};
+  product(d, padded, b, 0);
+}
+
 static u32 rounded(float x) {
   const u32 bits = (u32)__float_as_int(x);
   return x != x ? 0x7FFFu : (bits + 0x7FFFu + (bits >> 16 & 1)) >> 16;

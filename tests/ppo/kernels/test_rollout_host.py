@@ -79,9 +79,7 @@ class HostKernels:
 
 
 @pytest.fixture
-def card(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> pytest.MonkeyPatch:
+def card(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Engines take the host for a Hopper card. They only play, and without graphs."""
     if not ON_CARD:
         request.getfixturevalue("interpreter")

@@ -39,6 +39,7 @@ struct Rollout {
 constexpr int ROWS = 16 * TILES;               // environments of a warp
 constexpr int ROW_WORDS = INPUTS / 2 + 4;      // so that rows begin in different banks
 constexpr int PIECES = (ONES + 8) / 8;         // 16-byte pieces of a row that are ever written
+constexpr bool FEW = PIECES == 1;              // inputs: half a product is enough for them
 constexpr int HEAD_WORDS = Actor::OUTPUTS | 1; // the same
 constexpr int THREADS = 32 * PAIRS * (SHARED ? 1 : 2);
 
@@ -53,7 +54,8 @@ DEVICE float activated(float z) {
 }
 
 // Which fragment, of 16 rows and 8 columns, is the `number`-th of a layer's matrix. Two that follow
-// each other are fetched together: neighbouring columns, of the head neighbouring rows.
+// each other are fetched together: neighbouring columns, of the head neighbouring rows. Of few
+// inputs half a fragment is left, and four are fetched together.
 template <class N, int L>
 DEVICE void fragment_at(int number, int& row, int& column) {
   constexpr int steps = N::size(L) / 16, tiles = N::tiles(L);
@@ -72,6 +74,11 @@ DEVICE void load(const Rollout& r, char* memory) {
     int row, column;
     fragment_at<N, L>(number, row, column);
     const u16* own = from + (row + lane % 4 * 2) * columns + column + lane / 4;
+    if (FEW && L == 0) {
+      u32* to = (u32*)(memory + N::weights(L)) + (number / 4 * 32 + lane) * 4 + number % 4;
+      *to = own[0] | (u32)own[columns] << 16;
+      continue;
+    }
     uint2* to = (uint2*)(memory + N::weights(L)) + (number / 2 * 32 + lane) * 2 + number % 2;
     *to = make_uint2(own[0] | (u32)own[columns] << 16,
                      own[8 * columns] | (u32)own[9 * columns] << 16);
@@ -99,7 +106,9 @@ struct Weights {
     for (int k = 1; k < l && l < N::DEPTH; ++k) sum += pairs(k);
     return sum;
   }
-  static constexpr __device__ int pairs(int l) { return N::size(l) / 16 * N::tiles(l) / 2; }
+  static constexpr __device__ int pairs(int l) {
+    return N::size(l) / 16 * N::tiles(l) / (FEW && l == 0 ? 4 : 2);
+  }
 
   DEVICE_MEMBER Weights(const char* memory, int lane) : memory(memory), lane(lane) {
     hold<0>();
@@ -149,13 +158,22 @@ DEVICE void layers(const Weights<N, HELD>& net, const u32 (&x)[TILES][N::size(L)
       for (int i = 0; i < TILES; ++i)
 #pragma unroll
         for (int j = 0; j < 2; ++j) begin_sum<N, L>(sum[i][j], net.memory, net.lane, 2 * pair + j);
-#pragma unroll
-      for (int k = 0; k < steps; ++k) {
-        const uint4 b = net.template two_fragments<L>(k * (tiles / 2) + pair);
+      if constexpr (FEW && L == 0) {
+        const uint4 b = net.template two_fragments<L>(pair / 2);
 #pragma unroll
         for (int i = 0; i < TILES; ++i) {
-          product(sum[i][0], x[i] + 4 * k, b.x, b.y);
-          product(sum[i][1], x[i] + 4 * k, b.z, b.w);
+          short_product(sum[i][0], x[i], pair % 2 ? b.z : b.x);
+          short_product(sum[i][1], x[i], pair % 2 ? b.w : b.y);
+        }
+      } else {
+#pragma unroll
+        for (int k = 0; k < steps; ++k) {
+          const uint4 b = net.template two_fragments<L>(k * (tiles / 2) + pair);
+#pragma unroll
+          for (int i = 0; i < TILES; ++i) {
+            product(sum[i][0], x[i] + 4 * k, b.x, b.y);
+            product(sum[i][1], x[i] + 4 * k, b.z, b.w);
+          }
         }
       }
 #pragma unroll
@@ -375,9 +393,10 @@ DEVICE void write_mask(const Rollout& r, Row row, const bool (&allowed)[MASK_ROO
 
 // 0 as long as all numbers were finite, else NaN.
 DEVICE float hinted(float hint, float number, const Number (&o)[OBS_SIZE]) {
-  if (sizeof(Seen) == 4)
+  if (sizeof(Seen) == 4) {
 #pragma unroll
     for (int k = 0; k < OBS_SIZE; ++k) number += (float)o[k];
+  }
   return hint + 0.0f * number;
 }
 
