@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from operant.envs.array_rules import ArrayRules, arguments
+from operant.lang.cuda_words import EXTREMES, RANDOM
 from operant.lang.dialects import TYPES, CText
 from operant.lang.numba_source import sure_expression
 from operant.lang.source import print_program, word_program
@@ -57,8 +58,6 @@ DEVICE float float_of(int x) {{ float found; memcpy(&found, &x, 4); return found
 template <typename T> DEVICE T pick(bool test, T a, T b) {{ return test ? a : b; }}
 template <typename T> DEVICE T select(bool test, T a, T b) {{ return test ? a : b; }}
 DEVICE int whole32(float x) {{ return fabsf(x) < 2147483648.0f ? (int)x : -2147483647 - 1; }}
-DEVICE float minimum(float a, float b) {{ return (a < b || a != a) ? a : b; }}
-DEVICE float maximum(float a, float b) {{ return (a > b || a != a) ? a : b; }}
 DEVICE long long least(long long a, long long b) {{ return a < b ? a : b; }}
 DEVICE long long most(long long a, long long b) {{ return a > b ? a : b; }}
 DEVICE long long whole64(float x) {{
@@ -84,28 +83,18 @@ DEVICE long long inside(long long index, long long size, long long place, long l
     return 0;
 }}
 
+{words}
 DEVICE float draw(unsigned *stream) {{
     unsigned drawn = stream[5];
     if ((drawn & 3) == 0) {{
-        unsigned c0 = stream[0], c1 = stream[1], c2 = stream[2], c3 = drawn >> 2;
-        unsigned k0 = stream[3], k1 = stream[4];
-        for (int round = 0; round < 10; round++) {{
-            unsigned long long p0 = c0 * 0xD2511F53ull, p1 = c2 * 0xCD9E8D57ull;
-            unsigned next = (unsigned)(p0 >> 32) ^ c3 ^ k1;
-            c0 = (unsigned)(p1 >> 32) ^ c1 ^ k0;
-            c1 = (unsigned)p1;
-            c2 = next;
-            c3 = (unsigned)p0;
-            k0 += 0x9E3779B9u;
-            k1 += 0xBB67AE85u;
-        }}
-        stream[6] = c0; stream[7] = c1; stream[8] = c2; stream[9] = c3;
+        unsigned c[4] = {{stream[0], stream[1], stream[2], drawn >> 2}};
+        philox(c, stream[3], stream[4]);
+        for (int k = 0; k < 4; k++) stream[6 + k] = c[k];
     }}
     stream[5] = drawn + 1;
     unsigned which = drawn & 3;
-    unsigned word = which == 0 ? stream[6] : which == 1 ? stream[7]
-        : which == 2 ? stream[8] : stream[9];
-    return (float)(word >> 8) * (1.0f / 16777216.0f);
+    return unit(which == 0 ? stream[6] : which == 1 ? stream[7]
+        : which == 2 ? stream[8] : stream[9]);
 }}
 DEVICE float draw_uniform(unsigned *stream, float low, float high) {{
     return low + (high - low) * draw(stream);
@@ -265,7 +254,8 @@ def pointers(rules: ArrayRules) -> dict[str, str]:
 def array_cuda_source(rules: ArrayRules, version: str) -> tuple[str, list[tuple[str, str, int]]]:
     """The whole program, and the places where indices are looked at; equal rules, equal text."""
     library, compiled = rules.library(CText(), strided=True)
-    parts = [_PRELUDE.format(name=rules.env.__qualname__, version=version)]
+    words = EXTREMES + RANDOM
+    parts = [_PRELUDE.format(name=rules.env.__qualname__, version=version, words=words)]
     parts += [_word(word) for word in with_inner(library.words)]
     if {"log", "cos"} <= library.words:
         parts.append(_NORMAL)

@@ -3,7 +3,8 @@
 For multilayer perceptrons of `operant.models` on environments of the ``cuda`` backend. Parameters,
 optimiser and rollout stay where they are, in PyTorch's memory: checkpoints, evaluation, export,
 callbacks and other engines see what they always see. The kernels are in
-`operant.ppo.kernels.triton`; the update of bf16 on Hopper cards in `operant.ppo.kernels.cuda`.
+`operant.ppo.kernels.triton`; for bf16 on Hopper cards, those of the rollout and of the update in
+`operant.ppo.kernels.cuda`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from operant import __version__
 from operant.envs.rules import traced
 from operant.models.actor_critic import ActorCritic, OneHot
 from operant.models.distributions import Categorical, Gaussian, MultiCategorical
@@ -22,6 +24,8 @@ from operant.ppo.engines.device import RECENT, DeviceEngine
 from operant.ppo.engines.fused_scope import why_not_bf16, widest_layer
 from operant.ppo.engines.graph import GraphEngine
 from operant.ppo.guard import check_device_rollout
+from operant.ppo.kernels.cuda.rollout import HopperRollout
+from operant.ppo.kernels.cuda.rollout_source import launch_shape, rollout_source
 from operant.ppo.kernels.cuda.update import PANEL, HopperUpdate, Plan, update_source
 from operant.ppo.kernels.triton.adam import State, adam_step, adding_programs
 from operant.ppo.kernels.triton.episodes import last_episodes
@@ -167,15 +171,36 @@ class FusedKernels(DeviceEngine):
             one_hot=isinstance(self._policy.encode, OneHot),
         )
         self._bounds = torch.from_numpy(bounds).to(self.device)
+        self._hopper_rollout = None
+        if self._hopper:
+            self._hopper_rollout = self._new_hopper_rollout(acting)
+            self._hints = self._hopper_rollout.hints
+            return
         self._rollout = rollout_kernel(traced(env.rules), acting)
         programs = -(-env.num_envs // rollout_options(env.num_envs)["BLOCK"])
         self._hints = torch.zeros(programs, device=self.device)
+
+    def _new_hopper_rollout(self, acting: Acting) -> HopperRollout:
+        env, encode = self.env, self._policy.encode
+        encoded = []
+        if isinstance(encode, OneHot):
+            encoded = list(zip(encode.sizes, encode.starts, strict=True))
+        constants = {**self._constants(), "WIDE": self._wide()}
+        shape = launch_shape(env.num_envs, acting, _processors(self.device))
+        rules = traced(env.rules)
+        given = (rules, acting, encoded, constants, env.num_envs, shape, __version__)
+        return HopperRollout(rollout_source(*given), self.device)
+
+    def _wide(self) -> bool:
+        """Whether places in the rollout's tensors need 64 bits."""
+        b = self.buffer
+        return any(x.numel() >= 1 << 31 for x in (b.obs, b.report, b.action, b.action_mask))
 
     def _programs(self) -> int:
         """Programs that share a minibatch."""
         if self.device.type == "cpu":
             return 3
-        count = torch.cuda.get_device_properties(self.device).multi_processor_count
+        count = _processors(self.device)
         if not self._hopper:
             return PROGRAMS * count
         plan = self._hopper_plan()
@@ -265,44 +290,58 @@ class FusedKernels(DeviceEngine):
     # collect --------------------------------------------------------------------------------
     @torch.no_grad()
     def _collect(self) -> None:
-        b, env, arrays, seed = self.buffer, self.env, self._arrays, self.job.config.run.seed
+        b, env = self.buffer, self.env
         assert isinstance(env, TritonVecEnv)
-        constants = self._constants()
         self._read_weights()
-        options = rollout_options(env.num_envs)
-        self._rollout[(-(-env.num_envs // options["BLOCK"]),)](
-            **env.kernel_arguments(),
-            obs=b.obs,
-            reward=b.reward,
-            terminated=b.terminated,
-            truncated=b.truncated,
-            action_mask=b.action_mask,
-            action=b.action,
-            log_prob=b.log_prob,
-            value=b.values,
-            final_value=b.final_value,
-            final_obs=b.final_obs,
-            report=b.report,
-            low=arrays.low,
-            full=arrays.full,
-            statistics=arrays.statistics,
-            one_hot=arrays.one_hot,
-            parts=arrays.parts,
-            firsts=arrays.firsts,
-            bounds=self._bounds,
-            hints=self._hints,
-            first_step=self._first_step,
-            policy_low=_signed(seed),
-            policy_high=_signed(seed >> 32),
-            STEPS=b.num_steps,
-            WIDE=any(x.numel() >= 1 << 31 for x in (b.obs, b.report, b.action, b.action_mask)),
-            **{name: constants[name] for name in ("ACTIVATION", "QUICK", "PRECISION", "LIMIT")},
-            **options,
-        )
+        given = self._rollout_arguments(env)
+        if self._hopper_rollout is not None:
+            self._hopper_rollout(given, b.num_steps)
+        else:
+            self._launch_rollout(given)
         env.take_over(self._results(b.num_steps - 1))
         last_episodes(b.terminated, b.truncated, b.report, RECENT, self._recent)
         if self.job.config.run.nan_guard:
             self._checks[0] = self._hints.sum()
+
+    def _rollout_arguments(self, env: TritonVecEnv) -> dict[str, Any]:
+        """What either kernel is told."""
+        b, arrays, seed = self.buffer, self._arrays, self.job.config.run.seed
+        return {
+            **env.kernel_arguments(),
+            "obs": b.obs,
+            "reward": b.reward,
+            "terminated": b.terminated,
+            "truncated": b.truncated,
+            "action_mask": b.action_mask,
+            "action": b.action,
+            "log_prob": b.log_prob,
+            "value": b.values,
+            "final_value": b.final_value,
+            "final_obs": b.final_obs,
+            "report": b.report,
+            "low": arrays.low,
+            "full": arrays.full,
+            "statistics": arrays.statistics,
+            "bounds": self._bounds,
+            "first_step": self._first_step,
+            "policy_low": _signed(seed),
+            "policy_high": _signed(seed >> 32),
+        }
+
+    def _launch_rollout(self, given: dict[str, Any]) -> None:
+        arrays, constants = self._arrays, self._constants()
+        options = rollout_options(self.env.num_envs)
+        self._rollout[(-(-self.env.num_envs // options["BLOCK"]),)](
+            **given,
+            one_hot=arrays.one_hot,
+            parts=arrays.parts,
+            firsts=arrays.firsts,
+            hints=self._hints,
+            STEPS=self.buffer.num_steps,
+            WIDE=self._wide(),
+            **{name: constants[name] for name in ("ACTIVATION", "QUICK", "PRECISION", "LIMIT")},
+            **options,
+        )
 
     def _check_update(self, figures: np.ndarray, iteration: int) -> None:
         if not np.isfinite(figures).all():  # values are not among what hints are about
@@ -377,6 +416,10 @@ class FusedKernels(DeviceEngine):
 def _signed(word: int) -> int:
     """The low 32 bits as an int32."""
     return word & 0x7FFFFFFF | -(word & 0x80000000)
+
+
+def _processors(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 class FusedCudaEngine(FusedKernels, GraphEngine):
