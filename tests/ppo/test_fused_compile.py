@@ -109,10 +109,10 @@ train(90, "bf16", "Pendulum-v1", (128,), "silu", "ieee", shared=True)
 step = {"EPS": 1e-5, "BETA1": 0.9, "BETA2": 0.999, "MAX_NORM": 0.5, "GUARD": True}
 compiled(adam._step, 90, {**step, "PROGRAMS": 73, "SQUARES": 128, "BLOCK": 128}, {"low": "bf16"})
 compiled(adam._add, 90, {"PARTS": 264, "ROWS": adam.ROWS, "BLOCK": adam.ADDED}, {})
-shuffle = {"MINIBATCHES": 4, "SPLIT": 16}
-more = {"TILES": 4, "BITS": 20, "WALK": True, "BLOCK": 1024}
+shuffle = {"MINIBATCHES": 5, "ROWS": 8, "BLOCK": 64, "num_warps": 1}
+more = {"TILES": 4, "BITS": 20, "WALK": True}
 compiled(moments._parts, 90, {**shuffle, **more}, {"parts": "fp64"})
-compiled(moments._merge, 90, shuffle, {"parts": "fp64"})
+compiled(moments._merge, 90, {"MINIBATCHES": 5, "SPLIT": moments.SPLIT}, {"parts": "fp64"})
 columns = samples.Columns.of(2, 5, 4, 0.2)
 compiled(samples._pack, 90, {**columns.constants(), "BLOCK": 128}, {"action": "i64"})
 seen = {"ONES": 4, "ONE_HOT": False, "LIMIT": 10.0, "WORDS": rows.row_words(4, columns)}
