@@ -60,8 +60,9 @@ def compiled(kernel, arch, given, pointers):
     asm = triton.compile(source, target=GPUTarget("cuda", arch, 32), options=options).asm
     words = ("wgmma.mma_async", "mma.sync", "tcgen05.mma")
     products = sum(asm["ptx"].count(word) for word in words)
+    ordered = [word for word in asm["ptx"].split() if word.startswith(("griddep", "ld.", "st."))]
     print(json.dumps({"kernel": kernel.__name__, "arch": arch, "given": str(given),
-                      "cubin": len(asm["cubin"]), "products": products}))
+                      "cubin": len(asm["cubin"]), "products": products, "ordered": ordered}))
 
 
 def job(env, hidden, activation, shared=False):
@@ -107,12 +108,16 @@ train(90, "fp32", "Acrobot-v1", (32, 64, 32), "relu", "ieee")
 play(90, "fp32", "Pendulum-v1", (32,))
 train(90, "bf16", "Pendulum-v1", (128,), "silu", "ieee", shared=True)
 step = {"EPS": 1e-5, "BETA1": 0.9, "BETA2": 0.999, "MAX_NORM": 0.5, "GUARD": True}
-compiled(adam._step, 90, {**step, "PROGRAMS": 73, "SQUARES": 128, "BLOCK": 128}, {"low": "bf16"})
-compiled(adam._add, 90, {"PARTS": 264, "ROWS": adam.ROWS, "BLOCK": adam.ADDED}, {})
-shuffle = {"MINIBATCHES": 4, "SPLIT": 16}
-more = {"TILES": 4, "BITS": 20, "WALK": True, "BLOCK": 1024}
+step |= {"PROGRAMS": 73, "SQUARES": 128, "BLOCK": 128}
+add = {"PARTS": 264, "ROWS": adam.ROWS, "BLOCK": adam.ADDED}
+for arch in (80, 90):
+    overlap = {"OVERLAP": arch == 90, "launch_pdl": arch == 90}
+    compiled(adam._step, arch, {**step, **overlap}, {"low": "bf16"})
+    compiled(adam._add, arch, {**add, "OVERLAP": arch == 90}, {})
+shuffle = {"MINIBATCHES": 5, "ROWS": 8, "BLOCK": 64, "num_warps": 1}
+more = {"TILES": 4, "BITS": 20, "WALK": True}
 compiled(moments._parts, 90, {**shuffle, **more}, {"parts": "fp64"})
-compiled(moments._merge, 90, shuffle, {"parts": "fp64"})
+compiled(moments._merge, 90, {"MINIBATCHES": 5, "SPLIT": moments.SPLIT}, {"parts": "fp64"})
 columns = samples.Columns.of(2, 5, 4, 0.2)
 compiled(samples._pack, 90, {**columns.constants(), "BLOCK": 128}, {"action": "i64"})
 seen = {"ONES": 4, "ONE_HOT": False, "LIMIT": 10.0, "WORDS": rows.row_words(4, columns)}
@@ -150,3 +155,15 @@ def test_products_are_the_tensor_cores(compiled: list[dict[str, Any]]) -> None:
         exact = "'PRECISION': 'ieee'" in one["given"] and "'QUICK': False" in one["given"]
         if one["kernel"] in ("_train", "rollout") and not exact:
             assert one["products"] > 0, one
+
+
+def test_adam_fetches_what_it_can_before_it_waits_for_the_gradient(
+    compiled: list[dict[str, Any]],
+) -> None:
+    for one in compiled:
+        words, wait = one["ordered"], "griddepcontrol.wait;"
+        assert (wait in words) == (one["kernel"] == "_step" and one["arch"] >= 90), one
+        if wait in words:
+            before, after = words[: words.index(wait)], words[words.index(wait) :]
+            assert [sum(x.startswith("ld.g") for x in part) for part in (before, after)] == [7, 3]
+            assert not any(x.startswith("st.") for x in before)

@@ -124,8 +124,8 @@ def report(env, arch, name, asm):
 
 BLOCK = {"BLOCK": 256}
 TRAINING = [
-    (triton_scans._gae, {"STEPS": 16, **triton_scans._block(64)}, {}),
-    (triton_scans._discounted, {"STEPS": 16, **triton_scans._block(64)}, {}),
+    (triton_scans._gae, {"STEPS": 37, **triton_scans._block(64)}, {}),
+    (triton_scans._discounted, {"STEPS": 37, **triton_scans._block(64)}, {}),
     (noise._fill, {"SIZE": 3, "FIRST": 8, **BLOCK}, {"first_step": "i64"}),
     (order._orders, {"BITS": 10, "WALK": True, **BLOCK}, {"out": "i32", "keys": "i64"}),
     (

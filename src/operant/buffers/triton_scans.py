@@ -2,7 +2,8 @@
 
 A program has a block of environments and walks through the steps; blocks are independent, so the
 results do not depend on their number. The same sums in the same order as in
-`operant.buffers.advantages`, which says what they mean.
+`operant.buffers.advantages`, which says what they mean. What is read does not depend on the sums:
+a program fetches several steps at once, and so waits for memory once for all of them.
 """
 
 from __future__ import annotations
@@ -69,10 +70,12 @@ def discounted_triton(
 
 
 def _block(envs: int) -> dict[str, Any]:
-    """Environments of a program: one warp's, so that small batches use the whole card."""
+    """Environments of a program: one warp's, so that small batches use the whole card; and steps
+    that it fetches at once, as many as its registers hold."""
     if interpreted():
-        return {"BLOCK": min(1 << max(envs - 1, 1).bit_length(), 1 << 16)}
-    return {"BLOCK": 32 if envs < 1 << 17 else 128, "num_warps": 1, "enable_fp_fusion": False}
+        return {"BLOCK": min(1 << max(envs - 1, 1).bit_length(), 1 << 16), "CHUNK": 4}
+    block, chunk = (32, 16) if envs < 1 << 17 else (128, 4)
+    return {"BLOCK": block, "CHUNK": chunk, "num_warps": 1, "enable_fp_fusion": False}
 
 
 @triton.jit(do_not_specialize=["gamma", "gae_lambda"])
@@ -90,26 +93,58 @@ def _gae(
     envs,
     STEPS: tl.constexpr,  # noqa: N803
     BLOCK: tl.constexpr,  # noqa: N803
+    CHUNK: tl.constexpr,  # noqa: N803
 ):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = i < envs
-    decay = gamma * gae_lambda
+    inputs = (reward, value, terminated, truncated, final_value)
+    outputs, factors = (advantage, target), (gamma, gamma * gae_lambda)
     following = tl.load(last_value + i, mask=here, other=0)
     trace = tl.zeros([BLOCK], tl.float32)
     row = i + tl.cast(STEPS - 1, tl.int64) * envs
-    for _ in tl.range(0, STEPS, num_stages=4):
-        dead = tl.load(terminated + row, mask=here, other=0) != 0
-        cut = tl.load(truncated + row, mask=here, other=0) != 0
-        now = tl.load(value + row, mask=here, other=0)
-        final = tl.load(final_value + row, mask=here, other=0)
-        gained = tl.load(reward + row, mask=here, other=0)
-        after = tl.where(dead, 0.0, tl.where(cut, final, following))
-        rest = tl.where(dead | cut, 0.0, trace)
+    for _ in range(STEPS // CHUNK):
+        following, trace = _gae_chunk(
+            inputs, outputs, factors, following, trace, row, here, envs, CHUNK
+        )
+        row -= tl.cast(CHUNK, tl.int64) * envs
+    _gae_chunk(inputs, outputs, factors, following, trace, row, here, envs, STEPS % CHUNK)
+
+
+@triton.jit
+def _gae_chunk(
+    inputs,
+    outputs,
+    factors,
+    following,
+    trace,
+    row,
+    here,
+    envs,
+    SIZE: tl.constexpr,  # noqa: N803
+):
+    """SIZE steps back from `row`; what follows the step before these, and its trace."""
+    reward, value, terminated, truncated, final_value = inputs
+    advantage, target = outputs
+    gamma, decay = factors
+    fetched = ()
+    for k in tl.static_range(SIZE):
+        at = row - tl.cast(k, tl.int64) * envs
+        dead = tl.load(terminated + at, mask=here, other=0)
+        cut = tl.load(truncated + at, mask=here, other=0)
+        now = tl.load(value + at, mask=here, other=0)
+        final = tl.load(final_value + at, mask=here, other=0)
+        gained = tl.load(reward + at, mask=here, other=0)
+        fetched += ((dead, cut, now, final, gained),)  # type: ignore[assignment]
+    for k in tl.static_range(SIZE):
+        at = row - tl.cast(k, tl.int64) * envs
+        dead, cut, now, final, gained = fetched[k]
+        after = tl.where(dead != 0, 0.0, tl.where(cut != 0, final, following))
+        rest = tl.where(dead != 0, 0.0, tl.where(cut != 0, 0.0, trace))
         trace = gained + gamma * after - now + decay * rest
-        tl.store(advantage + row, trace, mask=here)
-        tl.store(target + row, trace + now, mask=here)
+        tl.store(advantage + at, trace, mask=here)
+        tl.store(target + at, trace + now, mask=here)
         following = now
-        row -= envs
+    return following, trace
 
 
 @triton.jit(do_not_specialize=["gamma"])
@@ -123,16 +158,34 @@ def _discounted(
     envs,
     STEPS: tl.constexpr,  # noqa: N803
     BLOCK: tl.constexpr,  # noqa: N803
+    CHUNK: tl.constexpr,  # noqa: N803
 ):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = i < envs
+    inputs = (reward, terminated, truncated)
     total = tl.load(carry + i, mask=here, other=0)
     row = i.to(tl.int64)
-    for _ in tl.range(0, STEPS, num_stages=4):
-        total = total * gamma + tl.load(reward + row, mask=here, other=0)
-        tl.store(out + row, total, mask=here)
-        dead = tl.load(terminated + row, mask=here, other=0) != 0
-        cut = tl.load(truncated + row, mask=here, other=0) != 0
-        total = tl.where(dead | cut, 0.0, total)
-        row += envs
+    for _ in range(STEPS // CHUNK):
+        total = _discounted_chunk(inputs, out, gamma, total, row, here, envs, CHUNK)
+        row += tl.cast(CHUNK, tl.int64) * envs
+    total = _discounted_chunk(inputs, out, gamma, total, row, here, envs, STEPS % CHUNK)
     tl.store(carry + i, total, mask=here)
+
+
+@triton.jit
+def _discounted_chunk(inputs, out, gamma, total, row, here, envs, SIZE: tl.constexpr):  # noqa: N803
+    """SIZE steps on from `row`; the sum before the step after these."""
+    reward, terminated, truncated = inputs
+    fetched = ()
+    for k in tl.static_range(SIZE):
+        at = row + tl.cast(k, tl.int64) * envs
+        gained = tl.load(reward + at, mask=here, other=0)
+        dead = tl.load(terminated + at, mask=here, other=0)
+        cut = tl.load(truncated + at, mask=here, other=0)
+        fetched += ((gained, dead, cut),)  # type: ignore[assignment]
+    for k in tl.static_range(SIZE):
+        gained, dead, cut = fetched[k]
+        total = total * gamma + gained
+        tl.store(out + row + tl.cast(k, tl.int64) * envs, total, mask=here)
+        total = tl.where((dead != 0) | (cut != 0), 0.0, total)
+    return total

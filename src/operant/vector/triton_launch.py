@@ -54,10 +54,15 @@ def _count(program: Program) -> int:
 
 
 def step_options(num_envs: int, device: torch.device) -> dict[str, Any]:
-    """Options of a step; see the kernel. Overlapping kernels came with compute capability 9."""
-    overlap = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
+    """Options of a step; see the kernel."""
+    overlap = can_overlap(device)
     options = {"BRANCH": num_envs > _SMALL, "OVERLAP": overlap}
     return {**options, "launch_pdl": True} if overlap else options
+
+
+def can_overlap(device: torch.device) -> bool:
+    """Whether a kernel can start while the one before ends: from compute capability 9 on."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
 
 
 def bytes_per_env(rules: TracedRules) -> int:

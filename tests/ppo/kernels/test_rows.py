@@ -33,7 +33,13 @@ def filled(numbers: int, actions: int, masks: int, dtype: torch.dtype) -> Any:
 
 @pytest.mark.parametrize(
     ("numbers", "actions", "masks", "value_clip", "limit"),
-    [(4, 1, 0, 0.0, 0.0), (7, 3, 0, 0.2, 2.0), (8, 1, 5, 0.0, 0.0), (17, 2, 31, 0.1, 1.5)],
+    [
+        (4, 1, 0, 0.0, 0.0),
+        (7, 3, 0, 0.2, 2.0),
+        (8, 1, 5, 0.0, 0.0),
+        (12, 2, 0, 0.2, 1.0),
+        (17, 2, 31, 0.1, 1.5),
+    ],
 )
 def test_rows_hold_inputs_and_numbers(
     numbers: int, actions: int, masks: int, value_clip: float, limit: float

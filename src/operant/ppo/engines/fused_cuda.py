@@ -117,7 +117,7 @@ class FusedKernels(DeviceEngine):
             sums=new(programs, SUMS),
         )
         self._set_rollout()
-        self._moment_parts = new(jobs, SPLIT, 2, dtype=torch.float64)
+        self._moment_parts = new(jobs, 2, SPLIT, dtype=torch.float64)
         self._launches = self._network_launches()
         self._hopper_update = None
         if self._hopper:

@@ -9,6 +9,7 @@ import triton.language as tl
 from torch import Tensor
 
 from operant.vector.cards import interpreted
+from operant.vector.triton_launch import can_overlap
 
 BLOCK = 128
 """Weights of a program that steps."""
@@ -62,10 +63,10 @@ def adam_step(
     """
     count, size = len(state.places), len(state.numbers)
     adding = adding_programs(size)
-    block, added = BLOCK, ADDED
+    block, added, overlap = BLOCK, ADDED, can_overlap(gradients.device)
     if interpreted():
         block, added = (1 << (x - 1).bit_length() for x in (count, size))
-    _add[(adding,)](
+    _add[(adding + 1,)](
         gradients,
         sums,
         state.numbers,
@@ -79,6 +80,7 @@ def adam_step(
         PARTS=len(gradients),
         ROWS=ROWS,
         BLOCK=added,
+        OVERLAP=overlap,
     )
     _step[(triton.cdiv(count, block),)](
         *state,
@@ -92,6 +94,8 @@ def adam_step(
         PROGRAMS=adding,
         SQUARES=1 << (adding - 1).bit_length(),
         BLOCK=block,
+        OVERLAP=overlap,
+        **({"launch_pdl": True} if overlap else {}),
     )
 
 
@@ -110,20 +114,12 @@ def _add(
     PARTS: tl.constexpr,  # noqa: N803
     ROWS: tl.constexpr,  # noqa: N803
     BLOCK: tl.constexpr,  # noqa: N803
+    OVERLAP: tl.constexpr,  # noqa: N803
 ):
-    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    number = tl.load(numbers + place, mask=place < size, other=-1)
-    here = number >= 0
+    if OVERLAP:
+        tl.extra.cuda.gdc_launch_dependents()
     rows = tl.arange(0, ROWS)
-    total = tl.zeros([ROWS, BLOCK], tl.float32)
-    for first in tl.static_range(0, PARTS, ROWS):  # so that all are being fetched at once
-        there = (first + rows < PARTS)[:, None] & (place < size)[None, :]
-        part = gradients + (first + rows)[:, None].to(tl.int64) * stride + place[None, :]
-        total += tl.load(part, mask=there, other=0.0)
-    found = tl.sum(total, 0)
-    tl.store(gradient + number, found, mask=here)
-    tl.store(squares + tl.program_id(0), tl.sum(tl.where(here, found * found, 0.0), 0))
-    if tl.program_id(0) == 0:
+    if tl.program_id(0) == tl.num_programs(0) - 1:  # beside those that have places
         kinds = tl.arange(0, 8)
         figure = tl.zeros([ROWS, 8], tl.float32)
         for first in tl.static_range(0, PARTS, ROWS):
@@ -131,6 +127,18 @@ def _add(
             figure += tl.load(own, mask=(first + rows < PARTS)[:, None], other=0.0)
         tl.store(figures + kinds, tl.sum(figure, 0), mask=kinds < 5)
         tl.store(steps, tl.load(steps) + tl.load(active).to(tl.float64))
+    else:
+        place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        number = tl.load(numbers + place, mask=place < size, other=-1)
+        here = number >= 0
+        total = tl.zeros([ROWS, BLOCK], tl.float32)
+        for first in tl.static_range(0, PARTS, ROWS):  # so that all are being fetched at once
+            there = (first + rows < PARTS)[:, None] & (place < size)[None, :]
+            part = gradients + (first + rows)[:, None].to(tl.int64) * stride + place[None, :]
+            total += tl.load(part, mask=there, other=0.0)
+        found = tl.sum(total, 0)
+        tl.store(gradient + number, found, mask=here)
+        tl.store(squares + tl.program_id(0), tl.sum(tl.where(here, found * found, 0.0), 0))
 
 
 @triton.jit
@@ -157,31 +165,37 @@ def _step(
     PROGRAMS: tl.constexpr,  # noqa: N803
     SQUARES: tl.constexpr,  # noqa: N803
     BLOCK: tl.constexpr,  # noqa: N803
+    OVERLAP: tl.constexpr,  # noqa: N803
 ):
-    each = tl.arange(0, SQUARES)
-    norm = tl.sqrt(tl.sum(tl.load(squares + each, mask=each < PROGRAMS, other=0.0), 0))
     j = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = j < count
+    # Fetched while `_add`, which writes none of it, is still running. What ran before that has
+    # ended: `_add` itself does not overlap.
     going = tl.load(active + tl.zeros([BLOCK], tl.int32)) > 0.0
+    step = tl.load(rate).to(tl.float32)
+    mean = tl.load(exp_avg + j, mask=here, other=0.0)
+    square = tl.load(exp_avg_sq + j, mask=here, other=0.0)
+    place = tl.load(places + j, mask=here, other=0)
+    weight = tl.load(addresses + j, mask=here, other=0).to(tl.pointer_type(tl.float32))
+    value = tl.load(weight, mask=here, other=0.0)
+    if OVERLAP:
+        tl.extra.cuda.gdc_wait()
     g = tl.load(gradient + j, mask=here, other=0.0)
+    taken = tl.maximum(tl.load(steps), 1.0)
+    each = tl.arange(0, SQUARES)
+    norm = tl.sqrt(tl.sum(tl.load(squares + each, mask=each < PROGRAMS, other=0.0), 0))
     if MAX_NORM > 0.0:
         g = g * tl.minimum(MAX_NORM / (norm + 1e-6), 1.0)
     if GUARD:
         # Not g - g == 0: where g is a product, that may be computed as its rounding error.
         g = tl.where(tl.abs(g) < float("inf"), g, 0.0)
-    taken = tl.maximum(tl.load(steps), 1.0)
-    mean = tl.load(exp_avg + j, mask=here, other=0.0)
-    square = tl.load(exp_avg_sq + j, mask=here, other=0.0)
     mean += (g - mean) * (1.0 - BETA1)
     square += (g * g - square) * (1.0 - BETA2)
     left1 = (1.0 - tl.exp2(taken * tl.log2(tl.full([], BETA1, tl.float64)))).to(tl.float32)
     left2 = (1.0 - tl.exp2(taken * tl.log2(tl.full([], BETA2, tl.float64)))).to(tl.float32)
     root = tl.sqrt(square / left2) + EPS
     moving = here & going
-    place = tl.load(places + j, mask=here, other=0)
-    weight = tl.load(addresses + j, mask=here, other=0).to(tl.pointer_type(tl.float32))
-    value = tl.load(weight, mask=here, other=0.0)
-    value -= mean / root * (tl.load(rate).to(tl.float32) / left1)
+    value -= mean / root * (step / left1)
     tl.store(exp_avg + j, mean, mask=moving)
     tl.store(exp_avg_sq + j, square, mask=moving)
     tl.store(weight, value, mask=moving)

@@ -6,11 +6,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from operant.ppo.kernels.triton.order import loaded_keys, permutation, shuffled
+from operant.ppo.kernels.triton.order import loaded_keys, permutation, undoing_keys, unshuffled
 from operant.vector.cards import interpreted
 
-SPLIT = 16
-"""Programs that share a minibatch."""
+SPLIT = 1024
+"""Programs that share the advantages, for each epoch."""
+ROWS = 16
+"""Minibatches that a program adds up at most; more are shared by several."""
 
 
 def advantage_moments(
@@ -18,22 +20,33 @@ def advantage_moments(
 ) -> None:
     """Write mean and 1 / (deviation + 1e-8) of the advantages of each minibatch to `out`.
 
+    Advantages are read in their order, and each is added to the minibatch that it will be in:
+    reading them in the order of the minibatches took 57 us for 2.1 million on an H200.
+
     Args:
         advantage: float32 ``[count]``, contiguous.
         keys: int64 ``[epochs, 8]``: the permutations, as for `fill_orders`.
         minibatches: of an epoch; sizes as `torch.tensor_split` makes them.
-        parts: float64 ``[epochs * minibatches, SPLIT, 2]``: memory to work in.
+        parts: float64 ``[epochs * minibatches, 2, SPLIT]``: memory to work in.
         out: float32 ``[epochs * minibatches, 2]``.
     """
-    count, jobs = advantage.numel(), len(out)
-    block = 1 << 13 if interpreted() else 1024
-    largest = -(-count // minibatches)
-    sizes = {"SPLIT": SPLIT, "BLOCK": block, **permutation(count)}
-    tiles = triton.cdiv(largest, SPLIT * block)
-    _parts[(jobs, SPLIT)](
-        advantage, keys, parts, count, MINIBATCHES=minibatches, TILES=tiles, **sizes
+    count, epochs = advantage.numel(), len(keys)
+    rows = min(triton.next_power_of_2(minibatches), ROWS)
+    split, block = (1, 1 << 13) if interpreted() else (SPLIT, 32 * ROWS // rows)
+    options = {} if interpreted() else {"num_warps": 1}
+    _parts[(split, epochs, triton.cdiv(minibatches, rows))](
+        advantage,
+        keys,
+        parts,
+        count,
+        MINIBATCHES=minibatches,
+        TILES=triton.cdiv(count, split * block),
+        ROWS=rows,
+        BLOCK=block,
+        **permutation(count),
+        **options,
     )
-    _merge[(jobs,)](parts, out, count, MINIBATCHES=minibatches, SPLIT=SPLIT)
+    _merge[(len(out),)](parts, out, count, MINIBATCHES=minibatches, SPLIT=split)
 
 
 @triton.jit
@@ -52,25 +65,34 @@ def _parts(
     count,
     MINIBATCHES: tl.constexpr,  # noqa: N803
     TILES: tl.constexpr,  # noqa: N803
+    ROWS: tl.constexpr,  # noqa: N803
     BITS: tl.constexpr,  # noqa: N803
     WALK: tl.constexpr,  # noqa: N803
-    SPLIT: tl.constexpr,  # noqa: N803
     BLOCK: tl.constexpr,  # noqa: N803
 ):
-    job, mine = tl.program_id(0), tl.program_id(1)
-    first, size = minibatch(job % MINIBATCHES, count, MINIBATCHES)
-    own = loaded_keys(keys, job // MINIBATCHES)
-    total = tl.zeros([BLOCK], tl.float64)
-    squares = tl.zeros([BLOCK], tl.float64)
+    mine, epoch = tl.program_id(0), tl.program_id(1)
+    split = tl.num_programs(0)
+    own = undoing_keys(loaded_keys(keys, epoch))
+    number = tl.program_id(2) * ROWS + tl.arange(0, ROWS)
+    first, size = minibatch(number, count, MINIBATCHES)
+    total = tl.zeros([ROWS, BLOCK], tl.float64)
+    squares = tl.zeros([ROWS, BLOCK], tl.float64)
     for k in range(TILES):
-        place = (k * SPLIT + mine) * BLOCK + tl.arange(0, BLOCK)
-        here = place < size
-        sample = shuffled(tl.where(here, first + place, 0), own, count, BITS, WALK)
-        found = tl.load(advantage + sample, mask=here, other=0.0).to(tl.float64)
-        total += found
-        squares += found * found
-    tl.store(parts + (job * SPLIT + mine) * 2, tl.sum(total, 0))
-    tl.store(parts + (job * SPLIT + mine) * 2 + 1, tl.sum(squares, 0))
+        i = (k * split + mine) * BLOCK + tl.arange(0, BLOCK)
+        here = i < count
+        found = tl.load(advantage + i, mask=here, other=0.0).to(tl.float64)
+        if WALK:  # from elsewhere the walk may not end
+            i = tl.where(here, i, 0)
+        place = unshuffled(i, own, count, BITS, WALK)
+        # As numbers without a sign, smaller places are far away too.
+        within = (place[None, :] - first[:, None]).to(tl.uint32) < size[:, None]
+        added = tl.where(within, found[None, :], 0.0)
+        total += added
+        squares += added * added
+    job = epoch * MINIBATCHES + number
+    there = number < MINIBATCHES
+    tl.store(parts + 2 * split * job + mine, tl.sum(total, 1), mask=there)
+    tl.store(parts + 2 * split * job + split + mine, tl.sum(squares, 1), mask=there)
 
 
 @triton.jit
@@ -83,9 +105,9 @@ def _merge(
 ):
     job = tl.program_id(0)
     _, size = minibatch(job % MINIBATCHES, count, MINIBATCHES)
-    each = tl.arange(0, SPLIT)
-    mean = tl.sum(tl.load(parts + (job * SPLIT + each) * 2), 0) / size
-    square = tl.sum(tl.load(parts + (job * SPLIT + each) * 2 + 1), 0) / size
+    part = parts + 2 * SPLIT * job + tl.arange(0, SPLIT)
+    mean = tl.sum(tl.load(part), 0) / size
+    square = tl.sum(tl.load(part + SPLIT), 0) / size
     # In float64 the difference of the two keeps 16 digits less those of mean**2 / variance.
     variance = tl.maximum(square - mean * mean, 0.0)
     tl.store(out + 2 * job, mean.to(tl.float32))

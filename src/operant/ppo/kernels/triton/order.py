@@ -84,3 +84,48 @@ def _mixed(x, keys, BITS: tl.constexpr):  # noqa: N803
         x = (x * keys[2 * k] + keys[2 * k + 1]) & mask
         x = x ^ (x >> fold)
     return x
+
+
+@triton.jit
+def undoing_keys(keys):
+    """The keys by which `unshuffled` undoes what `shuffled` does with `keys`."""
+    k0, k1 = _undoing(keys[0], keys[1])
+    k2, k3 = _undoing(keys[2], keys[3])
+    k4, k5 = _undoing(keys[4], keys[5])
+    k6, k7 = _undoing(keys[6], keys[7])
+    return k0, k1, k2, k3, k4, k5, k6, k7
+
+
+@triton.jit
+def _undoing(factor, addend):
+    """Factor and addend that undo a multiplication by an odd `factor` and an addition."""
+    inverse = factor  # right in 3 bits; each round doubles them
+    for _ in tl.static_range(4):
+        inverse = inverse * (2 - factor * inverse)
+    return inverse, (0 - addend) * inverse
+
+
+@triton.jit
+def unshuffled(sample, keys, count, BITS: tl.constexpr, WALK: tl.constexpr):  # noqa: N803
+    """At which place each `sample` comes: the inverse of `shuffled`, by `undoing_keys`."""
+    x = _unmixed(sample.to(tl.uint32), keys, BITS)
+    if WALK:
+        beyond = x >= count
+        while tl.max(beyond.to(tl.int32), 0) > 0:  # back over the numbers that were walked over
+            x = tl.where(beyond, _unmixed(x, keys, BITS), x)
+            beyond = x >= count
+    return x.to(tl.int32)
+
+
+@triton.jit
+def _unmixed(x, keys, BITS: tl.constexpr):  # noqa: N803
+    """The number that `_mixed` makes `x` of."""
+    # In the upper BITS of a word a product needs no mask; the fold is undone by another one.
+    empty: tl.constexpr = 32 - BITS
+    mask: tl.constexpr = (1 << 32) - (1 << empty)
+    fold: tl.constexpr = (BITS + 1) // 2
+    x = x << empty
+    for k in tl.static_range(3, -1, -1):
+        x = x ^ ((x >> fold) & mask)
+        x = x * keys[2 * k] + (keys[2 * k + 1] << empty)
+    return x >> empty
