@@ -31,7 +31,7 @@ JOBS = [
 
 
 def acting_of(env: str, hidden: tuple[int, ...], activation: str, shared: bool) -> Any:
-    from operant.ppo.kernels.cuda.update import WIDTH
+    from operant.ppo.kernels.cuda.update import PANEL
     from operant.ppo.kernels.triton.networks import Networks
     from operant.ppo.kernels.triton.rollout_source import Acting
 
@@ -41,7 +41,7 @@ def acting_of(env: str, hidden: tuple[int, ...], activation: str, shared: bool) 
     outputs = policy.actor_head.out_features
     numbers = 0 if rules.action.dtype == "int" else rules.action.size
     sizes = () if numbers else (outputs,)
-    networks = Networks(policy, list(policy.parameters()), WIDTH)
+    networks = Networks(policy, list(policy.parameters()), PANEL)
     return rules, Acting(networks, outputs, sizes, (0,) * len(sizes), numbers, False, False)
 
 

@@ -91,7 +91,7 @@ def card(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> pyt
     monkeypatch.setattr(fused_cuda, "HopperUpdate", lambda plan, device: None)
     monkeypatch.setattr(fused_cuda, "FusedCudaEngine", fused_cuda.FusedKernels)
     if not ON_CARD:
-        monkeypatch.setattr(fused_cuda, "_is_hopper", lambda device: True)
+        monkeypatch.setattr(fused_cuda, "is_hopper", lambda device: True)
         monkeypatch.setattr(fused_cuda, "_processors", lambda device: 132)
         monkeypatch.setattr(rollout, "Kernels", HostKernels)
     return monkeypatch
