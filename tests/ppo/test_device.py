@@ -299,6 +299,20 @@ class Gates(operant.Env):
         return tuple((state.x < 0.2 * k + 0.3) & (state.x > 0.2 * k - 0.3) for k in range(5))
 
 
+def test_keys_are_those_of_the_iteration_that_runs() -> None:
+    """Those of the next are computed ahead, but another may follow: one again, or one resumed."""
+    from operant.ppo.kernels.numba.shuffle import shuffle_keys
+
+    ppo = ppo_on("cuda")
+    ppo.learn(ROLLOUT)
+    for iteration in (1, 2, 2, 7, 3):
+        ppo.engine.collect(iteration, STEPS)
+        ppo.engine.advantages()
+        ppo.engine.update(iteration, 1e-3, 0.2)
+        wanted = shuffle_keys(5, iteration, 2).view(np.int64)
+        assert ppo.engine._keys.tolist() == wanted.tolist()
+
+
 def test_masks_reach_the_card() -> None:
     card, host = ppo_on("cuda", Gates), ppo_on("cpu", Gates)
     for ppo in (card, host):

@@ -18,7 +18,8 @@ class GpuBuffer:
     - ``final_obs`` ``[T, N, *obs_shape]``: the last observation where an episode ended; else old.
     - ``report`` float32 ``[T, N, 4]``: return, length (the bits of an int32) and seconds of an
       episode where it ended; else old.
-    - ``scaled_reward`` float32 ``[T, N]``: the rewards that advantages are computed from.
+    - ``scaled_reward`` float32 ``[T, N]``: the rewards that advantages are computed from; may be
+      set to ``reward`` itself.
 
     Nothing waits for the card. The buffer owns its memory; views change with the next rollout.
 

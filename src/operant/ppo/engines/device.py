@@ -73,6 +73,8 @@ class DeviceEngine(BaseEngine):
             action_dtype=dist.action_dtype,
             mask_size=job.mask_size,
         )
+        if job.return_normalizer is None:
+            self.buffer.scaled_reward = self.buffer.reward
 
         def new(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
             return torch.zeros(shape, dtype=dtype, device=self.device)
@@ -108,6 +110,7 @@ class DeviceEngine(BaseEngine):
         self._marks = Marks(device)
         self._summary: np.ndarray | None = None
         self._under_way = False
+        self._keys_for = -1  # the iteration whose keys are known
 
     def _find_tensors(self) -> None:
         """Where the policy's tensors are, and memory for copies of what an iteration changes."""
@@ -261,14 +264,13 @@ class DeviceEngine(BaseEngine):
     @torch.no_grad()
     def _advantages(self) -> None:
         b, ppo, normalizer = self.buffer, self.job.config.ppo, self.job.return_normalizer
-        b.scaled_reward.copy_(b.reward)
         if normalizer is not None:
             # The place of the advantages is free until they are computed.
             discounted_triton(
                 b.reward, b.terminated, b.truncated, self._carry, ppo.gamma, b.advantage
             )
             normalizer.update(b.advantage)
-            b.scaled_reward.mul_(normalizer.scale())
+            torch.mul(b.reward, normalizer.scale(), out=b.scaled_reward)
         b.compute_advantages(ppo.gamma, ppo.gae_lambda)
         self._checks[2] = b.target.var(correction=0)
         self._checks[3] = (b.target - b.value).var(correction=0)
@@ -281,20 +283,28 @@ class DeviceEngine(BaseEngine):
             RuntimeError: the policy has other tensors than when the rollout was collected, and the
                 engine trains those that it knew.
         """
-        job, ppo = self.job, self.job.config.ppo
+        job = self.job
         if self.knows_addresses and self._places.changed():
             raise RuntimeError(
                 "the policy's tensors were replaced after its rollout was collected; "
                 "do that in on_update, or change them in place"
             )
-        keys = shuffle_keys(job.config.run.seed, iteration, ppo.epochs).view(np.int64)
-        self._told_keys.host[:] = keys
+        if self._keys_for != iteration:
+            self._find_keys(iteration)
+        self._told_keys.host[:] = self._next_keys
         self._told_rates.host[:] = learning_rate, clip, job.optimizer.count
         self._run("update")
         self._marks.note(3)
+        self._find_keys(iteration + 1)  # while the card works
         figures = self._read(iteration)
         self.env.check_rules()  # the card was waited for already
         return figures
+
+    def _find_keys(self, iteration: int) -> None:
+        """Compute the keys of the orders of an iteration: 0.1 ms, on a 2-core Xeon."""
+        epochs = self.job.config.ppo.epochs
+        self._next_keys = shuffle_keys(self.job.config.run.seed, iteration, epochs).view(np.int64)
+        self._keys_for = iteration
 
     def _update(self) -> None:
         job, ppo = self.job, self.job.config.ppo
