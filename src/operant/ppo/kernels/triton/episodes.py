@@ -20,17 +20,51 @@ def last_episodes(
     ``[T, N]``, `report` float32 ``[T, N, 4]`` as `operant.vector.triton.Results` has it.
     """
     steps, envs = terminated.shape
-    ended = torch.logical_or(terminated, truncated)
-    counts = ended.sum(1, dtype=torch.int32)
+    counts = torch.empty(steps, dtype=torch.int32, device=terminated.device)
     out.zero_()
-    block = min(1 << max(envs - 1, 1).bit_length(), 1 << 16 if interpreted() else 1024)
-    _last[(1,)](ended, counts, report, out, most, ENVS=envs, STEPS=steps, BLOCK=block)
-    out[0] = counts.sum()
+    block = min(1 << max(envs - 1, 1).bit_length(), 1 << 16 if interpreted() else 1 << 12)
+    _count[(steps,)](terminated, truncated, counts, ENVS=envs, BLOCK=block)
+    _last[(steps,)](
+        terminated,
+        truncated,
+        counts,
+        report,
+        out,
+        most,
+        ENVS=envs,
+        STEPS=triton.next_power_of_2(steps),
+        BLOCK=block,
+    )
+
+
+@triton.jit
+def _ended(terminated, truncated, row, here):
+    """Which episodes ended."""
+    over = tl.load(terminated + row, mask=here, other=0) != 0
+    return over | (tl.load(truncated + row, mask=here, other=0) != 0)
+
+
+@triton.jit
+def _count(
+    terminated,
+    truncated,
+    counts,
+    ENVS: tl.constexpr,  # noqa: N803
+    BLOCK: tl.constexpr,  # noqa: N803
+):
+    """How many episodes ended at each step."""
+    t = tl.program_id(0).to(tl.int64)
+    total = tl.zeros([BLOCK], tl.int32)
+    for start in range(0, ENVS, BLOCK):
+        i = start + tl.arange(0, BLOCK)
+        total += _ended(terminated, truncated, t * ENVS + i, i < ENVS).to(tl.int32)
+    tl.store(counts + t, tl.sum(total, 0))
 
 
 @triton.jit
 def _last(
-    ended,
+    terminated,
+    truncated,
     counts,
     report,
     out,
@@ -39,23 +73,25 @@ def _last(
     STEPS: tl.constexpr,  # noqa: N803
     BLOCK: tl.constexpr,  # noqa: N803
 ):
-    """One program looks at the steps from the last to the first until it has found enough."""
-    lane = tl.arange(0, BLOCK)
-    found = tl.full([], 0, tl.int32)
-    t = tl.full([], STEPS - 1, tl.int32)
-    while (t >= 0) & (found < most):
-        here = tl.load(counts + t)
-        if here > 0:
-            for start in range(0, ENVS, BLOCK):  # from the last environment to the first
-                i = ENVS - 1 - start - lane
-                row = t.to(tl.int64) * ENVS + i
-                done = (tl.load(ended + row, mask=i >= 0, other=0) != 0) & (i >= 0)
-                rank = found + tl.cumsum(done.to(tl.int32), 0) - 1
-                wanted = done & (rank < most)
-                gained = tl.load(report + row * 4, mask=wanted, other=0.0)
-                length = tl.load(report + row * 4 + 1, mask=wanted, other=0.0)
-                length = length.to(tl.int32, bitcast=True)
-                tl.store(out + 1 + rank, gained.to(tl.float64), mask=wanted)
-                tl.store(out + 1 + most + rank, length.to(tl.float64), mask=wanted)
-                found += tl.sum(done.to(tl.int32), 0)
-        t -= 1
+    """A program has a step, and knows how many episodes ended after it."""
+    t = tl.program_id(0)
+    each = tl.arange(0, STEPS)
+    ended = tl.load(counts + each, mask=each < tl.num_programs(0), other=0)
+    found = tl.sum(tl.where(each > t, ended, 0), 0)
+    if t == 0:
+        tl.store(out, tl.sum(ended, 0).to(tl.float64))
+    enough = tl.minimum(most, found + tl.load(counts + t))
+    start = tl.full([], 0, tl.int32)
+    while found < enough:
+        i = ENVS - 1 - start - tl.arange(0, BLOCK)  # from the last environment to the first
+        row = t.to(tl.int64) * ENVS + i
+        done = _ended(terminated, truncated, row, i >= 0)
+        rank = found + tl.cumsum(done.to(tl.int32), 0) - 1
+        wanted = done & (rank < most)
+        gained = tl.load(report + row * 4, mask=wanted, other=0.0)
+        length = tl.load(report + row * 4 + 1, mask=wanted, other=0.0)
+        length = length.to(tl.int32, bitcast=True)
+        tl.store(out + 1 + rank, gained.to(tl.float64), mask=wanted)
+        tl.store(out + 1 + most + rank, length.to(tl.float64), mask=wanted)
+        found += tl.sum(done.to(tl.int32), 0)
+        start += BLOCK
