@@ -21,7 +21,7 @@ from triton.compiler import ASTSource
 from operant.envs.registry import get_env
 from operant.envs.rules import Rules
 from operant.models.actor_critic import policy_for
-from operant.ppo.kernels.triton import adam, moments, rows, samples, update, weights
+from operant.ppo.kernels.triton import adam, episodes, moments, rows, samples, update, weights
 from operant.ppo.kernels.triton.networks import Networks
 from operant.ppo.kernels.triton.rollout import rollout_kernel, rollout_options
 from operant.ppo.kernels.triton.rollout_source import Acting
@@ -32,7 +32,7 @@ POINTERS |= {name: "i64" for name in ("keys", "first_step", "addresses")}
 POINTERS |= {name: "i1" for name in ("flags", "terminated", "truncated", "action_mask")}
 POINTERS |= {name: "fp64" for name in ("clip", "rate", "steps")}
 NUMBERS = {name: "i32" for name in ("job", "count", "size", "stride", "num_envs", "max_steps")}
-NUMBERS |= {"policy_low": "i32", "policy_high": "i32", "host_ns": "i64"}
+NUMBERS |= {"most": "i32", "policy_low": "i32", "policy_high": "i32", "host_ns": "i64"}
 
 
 def compiled(kernel, arch, given, pointers):
@@ -118,6 +118,11 @@ shuffle = {"MINIBATCHES": 5, "ROWS": 8, "BLOCK": 64, "num_warps": 1}
 more = {"TILES": 4, "BITS": 20, "WALK": True}
 compiled(moments._parts, 90, {**shuffle, **more}, {"parts": "fp64"})
 compiled(moments._merge, 90, {"MINIBATCHES": 5, "SPLIT": moments.SPLIT}, {"parts": "fp64"})
+compiled(moments._added, 90, {"TILES": 4, "BLOCK": 512}, {"parts": "fp64"})
+compiled(moments._variance, 90, {"SPLIT": moments.SPLIT}, {"parts": "fp64", "out": "fp64"})
+look = {"ENVS": 16384, "STEPS": 128, "BLOCK": 4096}
+compiled(episodes._count, 90, look, {"counts": "i32"})
+compiled(episodes._last, 90, look, {"counts": "i32", "out": "fp64"})
 columns = samples.Columns.of(2, 5, 4, 0.2)
 compiled(samples._pack, 90, {**columns.constants(), "BLOCK": 128}, {"action": "i64"})
 seen = {"ONES": 4, "ONE_HOT": False, "LIMIT": 10.0, "WORDS": rows.row_words(4, columns)}
@@ -146,7 +151,9 @@ def test_every_kernel_is_compiled(compiled: list[dict[str, Any]]) -> None:
     names = [one["kernel"] for one in compiled]
     assert names.count("_train") == 6
     assert names.count("rollout") == 4
-    assert {"_step", "_add", "_parts", "_merge", "_pack"} < set(names)
+    assert {"_step", "_add", "_parts", "_merge", "_pack", "_added", "_variance", "_last"} < set(
+        names
+    )
     assert all(one["cubin"] > 1000 for one in compiled)
 
 

@@ -126,3 +126,16 @@ def test_a_bad_advantage_spoils_its_minibatches_only() -> None:
     for epoch, order in enumerate(orders(1000, keys)):
         spoilt = int((order == 123).nonzero()) // 250
         assert (~torch.isfinite(found[epoch])).any(1).tolist() == [k == spoilt for k in range(4)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 1000, 20_000])
+def test_variances_are_numpys(count: int) -> None:
+    from operant.ppo.kernels.triton.moments import SPLIT, variances
+
+    random = np.random.default_rng(count)
+    one, other = (random.normal(50.0, size, count).astype(np.float32) for size in (0.01, 3.0))
+    parts = torch.full((2, 2, SPLIT), torch.nan, dtype=torch.float64)
+    out = torch.empty(2, dtype=torch.float64)
+    variances(torch.from_numpy(one), torch.from_numpy(other), parts, out)
+    expected = [x.astype(np.float64).var() for x in (one, other)]
+    np.testing.assert_allclose(out.numpy(), expected, rtol=1e-6, atol=1e-11)

@@ -31,6 +31,7 @@ from operant.ppo.guard import check_device_rollout
 from operant.ppo.job import Episodes, Job
 from operant.ppo.kernels.numba.shuffle import shuffle_keys
 from operant.ppo.kernels.triton.episodes import last_episodes
+from operant.ppo.kernels.triton.moments import SPLIT, variances
 from operant.ppo.kernels.triton.noise import fill_uniforms_triton
 from operant.ppo.kernels.triton.order import fill_orders
 from operant.ppo.loss import Loss, normalized, ppo_loss
@@ -82,6 +83,7 @@ class DeviceEngine(BaseEngine):
         self._carry = new(envs)
         self._noise = new(ppo.num_steps, envs, dist.noise_size)
         self._orders = new(ppo.epochs, len(self.buffer), dtype=torch.int32)
+        self._parts = new(2, 2, SPLIT, dtype=torch.float64)
         self._active = new(1)  # 0 after the target KL was passed
         self._figures = new(ppo.epochs * ppo.minibatches, len(FIGURES))
         self._set_exchange()
@@ -272,8 +274,8 @@ class DeviceEngine(BaseEngine):
             normalizer.update(b.advantage)
             torch.mul(b.reward, normalizer.scale(), out=b.scaled_reward)
         b.compute_advantages(ppo.gamma, ppo.gae_lambda)
-        self._checks[2] = b.target.var(correction=0)
-        self._checks[3] = (b.target - b.value).var(correction=0)
+        # What the values do not explain of their targets is the advantages.
+        variances(b.target, b.advantage, self._parts, self._checks[2:4])
 
     # update ---------------------------------------------------------------------------------
     def update(self, iteration: int, learning_rate: float, clip: float) -> dict[str, float]:
@@ -308,13 +310,12 @@ class DeviceEngine(BaseEngine):
 
     def _update(self) -> None:
         job, ppo = self.job, self.job.config.ppo
-        self._active.fill_(1.0)
-        self._checks[1].zero_()
+        self._begin_update()
         fill_orders(self._orders, self._keys)
         data = self.buffer.flat(*DATA)
         row = 0
         for epoch in range(ppo.epochs):
-            self._checks[1] += self._active[0]
+            self._begin_epoch()
             for index in self._orders[epoch].tensor_split(ppo.minibatches):
                 self._train_on(index, data, self._figures[row])
                 row += 1
@@ -323,6 +324,15 @@ class DeviceEngine(BaseEngine):
                 self._active.mul_(kl <= ppo.target_kl)
         if job.obs_normalizer is not None:
             job.obs_normalizer.update(data[0])
+
+    def _begin_update(self) -> None:
+        self._active.fill_(1.0)
+        self._checks[1].fill_(0.0 if self.job.config.ppo.target_kl else self.job.config.ppo.epochs)
+
+    def _begin_epoch(self) -> None:
+        """Count those that are trained, if not all may be."""
+        if self.job.config.ppo.target_kl:
+            self._checks[1] += self._active[0]
 
     def _train_on(self, index: Tensor, data: list[Tensor], figures: Tensor) -> None:
         """One optimiser step on the samples `index` ``[B]``; writes `figures` ``[6]``."""

@@ -352,8 +352,7 @@ class FusedKernels(DeviceEngine):
     def _update(self) -> None:
         job, ppo = self.job, self.job.config.ppo
         arrays, step, adam = self._arrays, self._step, job.optimizer
-        self._active.fill_(1.0)
-        self._checks[1].zero_()
+        self._begin_update()
         self._read_weights()
         self._pack_samples()
         if ppo.normalize_advantage:
@@ -361,7 +360,7 @@ class FusedKernels(DeviceEngine):
             advantage_moments(flat, self._keys, ppo.minibatches, self._moment_parts, arrays.moments)
         row = 0
         for _ in range(ppo.epochs):
-            self._checks[1] += self._active[0]
+            self._begin_epoch()
             for _ in range(ppo.minibatches):
                 self._train_networks(row)
                 adam_step(

@@ -59,12 +59,13 @@ class Plan(NamedTuple):
 
 def launch_shape(num_envs: int, acting: Acting, processors: int) -> Shape:
     """A warp has 16 environments as long as all warps then run at once, else 32; blocks are small
-    where there are few, so that every processor has one."""
+    where there are few, so that every processor has one, and with narrow layers, whose weights are
+    copied to each block's memory in no time."""
     nets = acting.networks
     narrow = max(*nets.actor.widths, *nets.critic.widths) <= NARROW
     warps = (16 if narrow else 8) // (1 if nets.shared else 2)
     tiles = 1 if num_envs <= 16 * warps * processors else 2
-    pairs = 4
+    pairs = 2 if narrow and tiles == 1 else 4
     while pairs > 1 and -(-num_envs // (16 * tiles)) < pairs * processors:
         pairs //= 2
     return Shape(tiles, pairs, warps // pairs)

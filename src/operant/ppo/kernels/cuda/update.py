@@ -209,6 +209,5 @@ class HopperUpdate:
         tensors = (rows, low, full, moments, keys, clip, gradients, sums)
         sizes = (job, len(rows), gradients.stride(0), len(gradients))
         given = np.array([(*[x.data_ptr() for x in tensors], *sizes)], _ARGUMENT)
-        self._kernels.launch(
-            "train_networks", self._networks * len(gradients), self._threads, given
-        )
+        blocks = self._networks * len(gradients)
+        self._kernels.launch("train_networks", blocks, self._threads, given, early=True)

@@ -1,4 +1,4 @@
-"""Mean and deviation of each minibatch's advantages, before any of them is trained on."""
+"""Means and deviations, by sums in float64: of each minibatch's advantages, of a whole rollout."""
 
 from __future__ import annotations
 
@@ -47,6 +47,47 @@ def advantage_moments(
         **options,
     )
     _merge[(len(out),)](parts, out, count, MINIBATCHES=minibatches, SPLIT=split)
+
+
+def variances(one: Tensor, other: Tensor, parts: Tensor, out: Tensor) -> None:
+    """Write the variances of all numbers of two tensors, float32 and contiguous, to `out`, float64
+    ``[2]``. `parts`, float64 ``[2, 2, SPLIT]``, is memory to work in."""
+    count = one.numel()
+    split, block = (1, 1 << 13) if interpreted() else (SPLIT, 512)
+    tiles = triton.cdiv(count, split * block)
+    _added[(split, 2)](one, other, parts, count, TILES=tiles, BLOCK=block)
+    _variance[(2,)](parts, out, count, SPLIT=split)
+
+
+@triton.jit
+def _added(
+    one,
+    other,
+    parts,
+    count,
+    TILES: tl.constexpr,  # noqa: N803
+    BLOCK: tl.constexpr,  # noqa: N803
+):
+    mine, which, split = tl.program_id(0), tl.program_id(1), tl.num_programs(0)
+    numbers = one if which == 0 else other
+    total = tl.zeros([BLOCK], tl.float64)
+    squares = tl.zeros([BLOCK], tl.float64)
+    for k in range(TILES):
+        i = (k * split + mine) * BLOCK + tl.arange(0, BLOCK)
+        found = tl.load(numbers + i, mask=i < count, other=0.0).to(tl.float64)
+        total += found
+        squares += found * found
+    tl.store(parts + 2 * split * which + mine, tl.sum(total, 0))
+    tl.store(parts + 2 * split * which + split + mine, tl.sum(squares, 0))
+
+
+@triton.jit
+def _variance(parts, out, count, SPLIT: tl.constexpr):  # noqa: N803
+    which = tl.program_id(0)
+    part = parts + 2 * SPLIT * which + tl.arange(0, SPLIT)
+    mean = tl.sum(tl.load(part), 0) / count
+    square = tl.sum(tl.load(part + SPLIT), 0) / count
+    tl.store(out + which, tl.maximum(square - mean * mean, 0.0))
 
 
 @triton.jit
