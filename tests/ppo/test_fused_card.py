@@ -469,7 +469,7 @@ def test_tensors_replaced_before_the_update_are_not_trained_in_silence() -> None
         ({"hidden": (129,)}, "128 neurons at most, not 129"),
         ({"hidden": (8, 8, 8, 8)}, "1 to 3 hidden layers, not 4"),
         ({"precision": "fp16"}, "bf16, tf32 or fp32, not fp16"),
-        ({"precision": "bf16", "hidden": (65,)}, "in bf16 its layers have 64 neurons at most"),
+        ({"precision": "bf16", "hidden": (65, 8, 8)}, "in bf16 its layers have 64 neurons at most"),
         ({"precision": "bf16", "env": 64}, "in bf16 its networks have 63 inputs at most, not 64"),
         ({"env": 65}, "64 inputs at most, not 65"),
     ],

@@ -35,33 +35,6 @@ _MOST_SHARED = 8
 """CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES"""
 
 
-_OVERLAP = 6
-"""CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION"""
-
-
-class _Attribute(ctypes.Structure):
-    """CUlaunchAttribute"""
-
-    _fields_ = (
-        ("kind", ctypes.c_uint),
-        ("_", ctypes.c_uint),
-        ("value", ctypes.c_int),
-        ("rest", ctypes.c_char * 60),
-    )
-
-
-class _Launch(ctypes.Structure):
-    """CUlaunchConfig"""
-
-    _fields_ = (
-        *((name, ctypes.c_uint) for name in ("grid_x", "grid_y", "grid_z")),
-        *((name, ctypes.c_uint) for name in ("block_x", "block_y", "block_z", "shared")),
-        ("stream", ctypes.c_void_p),
-        ("attributes", ctypes.POINTER(_Attribute)),
-        ("count", ctypes.c_uint),
-    )
-
-
 class CompileError(RuntimeError):
     """There is no compiler, or it refused; with its words."""
 
@@ -126,23 +99,14 @@ class Kernels:
             self._check(self._driver.cuFuncSetAttribute(function, _MOST_SHARED, size))
         return function
 
-    def launch(
-        self, name: str, blocks: int, threads: int, argument: np.ndarray, *, early: bool = False
-    ) -> None:
-        """Run a kernel on PyTorch's current stream; `argument` is passed by value, as it is.
-
-        `early`: it may begin before the kernel before it has ended, if that one agrees, and waits
-        for it by ``griddepcontrol.wait``.
-        """
+    def launch(self, name: str, blocks: int, threads: int, argument: np.ndarray) -> None:
+        """Run a kernel on PyTorch's current stream; `argument` is passed by value, as it is."""
         self._need_context()
         given = (ctypes.c_void_p * 1)(argument.ctypes.data)
-        launch = _Launch(blocks, 1, 1, threads, 1, 1, self._shared)
-        launch.stream = torch.cuda.current_stream(self._device).cuda_stream
-        attribute = _Attribute(kind=_OVERLAP, value=1)
-        if early:
-            launch.attributes, launch.count = ctypes.pointer(attribute), 1
+        stream = ctypes.c_void_p(torch.cuda.current_stream(self._device).cuda_stream)
+        grid = (blocks, 1, 1, threads, 1, 1)
         function = self._functions[name]
-        self._check(self._driver.cuLaunchKernelEx(ctypes.byref(launch), function, given, None))
+        self._check(self._driver.cuLaunchKernel(function, *grid, self._shared, stream, given, None))
 
     def _check(self, result: int) -> None:
         if result:

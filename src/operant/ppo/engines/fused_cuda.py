@@ -9,6 +9,7 @@ callbacks and other engines see what they always see. The kernels are in
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -298,10 +299,12 @@ class FusedKernels(DeviceEngine):
             self._hopper_rollout(given, b.num_steps)
         else:
             self._launch_rollout(given)
+        with self._beside():
+            last_episodes(b.terminated, b.truncated, b.report, RECENT, self._recent)
         env.take_over(self._results(b.num_steps - 1))
-        last_episodes(b.terminated, b.truncated, b.report, RECENT, self._recent)
         if self.job.config.run.nan_guard:
             self._checks[0] = self._hints.sum()
+        self._meet()
 
     def _rollout_arguments(self, env: TritonVecEnv) -> dict[str, Any]:
         """What either kernel is told."""
@@ -354,10 +357,12 @@ class FusedKernels(DeviceEngine):
         arrays, step, adam = self._arrays, self._step, job.optimizer
         self._begin_update()
         self._read_weights()
+        with self._beside():  # arithmetic, beside what waits for memory
+            if ppo.normalize_advantage:
+                flat, parts = self.buffer.advantage.view(-1), self._moment_parts
+                advantage_moments(flat, self._keys, ppo.minibatches, parts, arrays.moments)
         self._pack_samples()
-        if ppo.normalize_advantage:
-            flat = self.buffer.advantage.view(-1)
-            advantage_moments(flat, self._keys, ppo.minibatches, self._moment_parts, arrays.moments)
+        self._meet()
         row = 0
         for _ in range(ppo.epochs):
             self._begin_epoch()
@@ -388,16 +393,23 @@ class FusedKernels(DeviceEngine):
             self._hopper_update(*given, job)
             return
         first, *others = self._launches
-        if others and self.device.type == "cuda":
-            here = torch.cuda.current_stream(self.device)
-            self._side.wait_stream(here)
-            with torch.cuda.stream(self._side):
-                train(self._arrays, *others[0], job)
-            train(self._arrays, *first, job)
-            here.wait_stream(self._side)
-        else:
-            for launch in self._launches:
+        with self._beside():
+            for launch in others:
                 train(self._arrays, *launch, job)
+        train(self._arrays, *first, job)
+        self._meet()
+
+    def _beside(self) -> AbstractContextManager[Any]:
+        """What is launched within may run at the same time as what is launched after it, until they
+        `_meet`."""
+        if self.device.type != "cuda":
+            return nullcontext()
+        self._side.wait_stream(torch.cuda.current_stream(self.device))
+        return torch.cuda.stream(self._side)
+
+    def _meet(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.current_stream(self.device).wait_stream(self._side)
 
     def _find_tensors(self) -> None:
         super()._find_tensors()

@@ -366,8 +366,6 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
     *(uint4*)(memory + At::inputs + 16 * k) = make_uint4(0, 0, 0, 0);
   for (u32 k = thread; k < 4 * At::gather_pieces * SAMPLES; k += THREADS) gathered[k] = 0.0f;
   volatile float* scalars = (float*)(memory + At::scalars);  // not worth registers
-  // So far nothing was read: the kernel that writes the weights may still be running.
-  asm volatile("griddepcontrol.wait;" ::: "memory");
   if (thread == 0) {
     scalars[0] = (float)*u.clip;
     scalars[1] = NORMALIZE ? u.moments[2 * u.job] : 0.0f;

@@ -210,4 +210,4 @@ class HopperUpdate:
         sizes = (job, len(rows), gradients.stride(0), len(gradients))
         given = np.array([(*[x.data_ptr() for x in tensors], *sizes)], _ARGUMENT)
         blocks = self._networks * len(gradients)
-        self._kernels.launch("train_networks", blocks, self._threads, given, early=True)
+        self._kernels.launch("train_networks", blocks, self._threads, given)

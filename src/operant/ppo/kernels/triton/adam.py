@@ -167,8 +167,6 @@ def _step(
     BLOCK: tl.constexpr,  # noqa: N803
     OVERLAP: tl.constexpr,  # noqa: N803
 ):
-    if OVERLAP:
-        tl.extra.cuda.gdc_launch_dependents()
     j = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = j < count
     # Fetched while `_add`, which writes none of it, is still running. What ran before that has
