@@ -15,6 +15,7 @@ from operant.models.actor_critic import policy_for
 from operant.vector.nvrtc import compile_source
 
 triton = pytest.importorskip("triton")
+pytestmark = pytest.mark.usefixtures("interpreter")  # some modules have kernels of Triton, too
 DUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 JOBS = [
     ("CartPole-v1", (64, 64), "tanh", False, {}),

@@ -15,6 +15,7 @@ from operant.models.actor_critic import policy_for
 from operant.vector.nvrtc import EXACT, compile_source
 
 triton = pytest.importorskip("triton")
+pytestmark = pytest.mark.usefixtures("interpreter")  # some modules have kernels of Triton, too
 DUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 PROCESSORS = 132
 JOBS = [
