@@ -363,9 +363,13 @@ def test_orders_are_those_of_the_cpu(count: int) -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 1.0])
 @pytest.mark.parametrize("most", [1, 5, 100])
-def test_the_last_episodes(share: float, most: int) -> None:
-    from operant.ppo.kernels.triton.episodes import last_episodes
+@pytest.mark.parametrize("chunk", [4, 1024])
+def test_the_last_episodes(
+    monkeypatch: pytest.MonkeyPatch, chunk: int, share: float, most: int
+) -> None:
+    from operant.ppo.kernels.triton import episodes
 
+    monkeypatch.setattr(episodes, "CHUNK", chunk)
     random = np.random.default_rng(most)
     ended = random.random((9, 130)) < share
     cut = random.random(ended.shape) < 0.5
@@ -374,7 +378,7 @@ def test_the_last_episodes(share: float, most: int) -> None:
     report[..., 1] = lengths.view(np.float32)
     out = torch.full((1 + 2 * most,), -1.0, dtype=torch.float64)
     flags = (torch.from_numpy(ended & ~cut), torch.from_numpy(ended & cut))
-    last_episodes(*flags, torch.from_numpy(report), most, out)
+    episodes.last_episodes(*flags, torch.from_numpy(report), most, out)
     count = min(most, int(ended.sum()))
     assert out[0] == ended.sum()
     assert out[1 : 1 + count].tolist() == report[..., 0][ended][::-1][:count].tolist()

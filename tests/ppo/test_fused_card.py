@@ -463,6 +463,40 @@ def test_tensors_replaced_before_the_update_are_not_trained_in_silence() -> None
     assert not torch.equal(weights(ppo), before)
 
 
+def _assigned(policy: Any) -> None:
+    state = {name: tensor.clone() for name, tensor in policy.state_dict().items()}
+    policy.load_state_dict(state, assign=True)
+
+
+def _turned(policy: Any) -> None:
+    weight = policy.actor[2].weight
+    weight.data = weight.data.t()
+
+
+def _rectified(policy: Any) -> None:
+    policy.actor[1] = torch.nn.ReLU()
+
+
+CHANGES = {
+    "parameter": lambda policy: policy.half(),
+    "is now torch.float64": lambda policy: policy.actor_head.double(),
+    "parameters were replaced": _assigned,
+    "contiguous: False": _turned,
+    "layers were replaced": _rectified,
+    "was frozen": lambda policy: policy.critic.requires_grad_(False),
+    "hooks": lambda policy: policy.actor.register_forward_hook(lambda *_: None),
+}
+
+
+@pytest.mark.parametrize("said", CHANGES)
+def test_a_policy_that_is_no_longer_what_it_was(said: str) -> None:
+    ppo = made("CartPole-v1", num_envs=5, hidden=(8, 8)).learn(5 * 6)
+    CHANGES[said](ppo.policy)
+    with pytest.raises(ValueError, match=said):
+        ppo.learn(2 * 5 * 6)
+    assert ppo.iteration == 1
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

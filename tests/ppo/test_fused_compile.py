@@ -120,7 +120,7 @@ compiled(moments._parts, 90, {**shuffle, **more}, {"parts": "fp64"})
 compiled(moments._merge, 90, {"MINIBATCHES": 5, "SPLIT": moments.SPLIT}, {"parts": "fp64"})
 compiled(moments._added, 90, {"TILES": 4, "BLOCK": 512}, {"parts": "fp64"})
 compiled(moments._variance, 90, {"SPLIT": moments.SPLIT}, {"parts": "fp64", "out": "fp64"})
-look = {"ENVS": 16384, "STEPS": 128, "BLOCK": 4096}
+look = {"ENVS": 16384, "STEPS": 128, "CHUNK": 128, "BLOCK": 4096}
 compiled(episodes._count, 90, look, {"counts": "i32"})
 compiled(episodes._last, 90, look, {"counts": "i32", "out": "fp64"})
 columns = samples.Columns.of(2, 5, 4, 0.2)

@@ -324,6 +324,21 @@ def test_hints_tell_of_what_is_not_finite(card: pytest.MonkeyPatch, gift: int, s
         assert (hints == 0).all()
 
 
+@pytest.mark.parametrize("options", [{"activation": "relu"}, {"normalize_obs": True}], ids=str)
+def test_hints_tell_of_final_observations(
+    card: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    batch = operant.make(
+        Leaky, 21, backend="cuda", autoreset_mode="SameStep", max_episode_steps=3, gift=0
+    )
+    given = {"num_steps": 3, "minibatches": 1, **options}
+    ppo = PPO(batch, device=DEVICE, engine="fused", precision="bf16", **given)
+    ppo.engine._collect()
+    assert ppo.engine.buffer.truncated[-1].all()
+    assert ppo.engine.buffer.obs.isfinite().all()
+    assert np.isnan(ppo.engine._hints.cpu().numpy()).sum() >= 2
+
+
 def test_values_of_final_observations_are_looked_at(card: pytest.MonkeyPatch, tasks: Tasks) -> None:
     ppo = made(tasks["Turns"], 21, hidden=(16,))
     ppo.engine._collect()

@@ -17,7 +17,7 @@ from operant.machine import usable_cores
 from operant.models.actor_critic import ActorCritic, OneHot
 from operant.models.distributions import Categorical, Gaussian, MultiCategorical
 from operant.ppo.engines.base import FIGURES, BaseEngine, check_memory
-from operant.ppo.engines.fused_scope import why_not_hooks
+from operant.ppo.engines.fused_scope import check_memory_of, check_training_of
 from operant.ppo.guard import check_action, check_rollout
 from operant.ppo.job import Episodes, Job
 from operant.ppo.kernels.numba import layout as n
@@ -293,30 +293,9 @@ class FusedEngine(BaseEngine):
 
     def _check_policy(self) -> None:
         """Raise ValueError if the policy is no longer what the kernels were told."""
-        found = list(self.job.policy.parameters())
-        known = {id(piece.parameter): piece for piece in self._plan.pieces}
-        if {id(parameter) for parameter in found} != set(known):
-            raise ValueError(
-                "the policy's parameters were replaced by others; change them in place "
-                "(load_state_dict without assign=True), or make a new PPO"
-            )
-        for parameter in found:
-            piece = known[id(parameter)]
-            good = parameter.dtype == torch.float32 and parameter.device.type == "cpu"
-            if not good or tuple(parameter.shape) != piece.shape:
-                raise ValueError(
-                    f"a parameter of the policy is now {parameter.dtype} of shape "
-                    f"{tuple(parameter.shape)} on {parameter.device}; the fused engine was made "
-                    f"for float32 of shape {piece.shape} on the CPU"
-                )
-            if not parameter.requires_grad:
-                raise ValueError(
-                    "a parameter was frozen after PPO was made; the fused engine trains all: "
-                    "freeze it before, or use engine='eager'"
-                )
-        hooked = why_not_hooks(self.job.policy)
-        if hooked is not None:
-            raise ValueError(f"the fused engine cannot go on: {hooked}; use engine='eager'")
+        shapes = {id(piece.parameter): piece.shape for piece in self._plan.pieces}
+        check_memory_of(self.job.policy, shapes, torch.device("cpu"))
+        check_training_of(self.job.policy)
 
     def _run(self, name: str, tile: int) -> None:
         """Let a team of threads run a unit."""

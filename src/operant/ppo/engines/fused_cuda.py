@@ -22,9 +22,15 @@ from operant.models.actor_critic import ActorCritic, OneHot
 from operant.models.distributions import Categorical, Gaussian, MultiCategorical
 from operant.ppo.engines.base import FIGURES
 from operant.ppo.engines.device import RECENT, DeviceEngine
-from operant.ppo.engines.fused_scope import why_not_bf16, widest_layer
+from operant.ppo.engines.fused_scope import (
+    check_memory_of,
+    check_training_of,
+    why_not_bf16,
+    widest_layer,
+)
 from operant.ppo.engines.graph import GraphEngine
 from operant.ppo.guard import check_device_rollout
+from operant.ppo.job import Episodes
 from operant.ppo.kernels.cuda.rollout import HopperRollout
 from operant.ppo.kernels.cuda.rollout_source import launch_shape, rollout_source
 from operant.ppo.kernels.cuda.update import PANEL, HopperUpdate, Plan, update_source
@@ -73,6 +79,8 @@ class FusedKernels(DeviceEngine):
         policy = self._policy
         self._hopper = self.precision == "bf16" and is_hopper(self.device)
         least = PANEL * (1 + (widest_layer(policy) > PANEL)) if self._hopper else LEAST
+        self._shapes = {id(p): tuple(p.shape) for p in job.optimizer.parameters}
+        self._layers = [type(layer) for layer in policy.modules()]
         self._networks = nets = Networks(policy, job.optimizer.parameters, least)
         self._columns = Columns.of(
             int(np.prod(job.distribution.action_shape)),
@@ -411,7 +419,22 @@ class FusedKernels(DeviceEngine):
         if self.device.type == "cuda":
             torch.cuda.current_stream(self.device).wait_stream(self._side)
 
+    def collect(self, iteration: int, step: int) -> Episodes:
+        """See `Engine`."""
+        episodes = super().collect(iteration, step)
+        self._check_policy()  # while the card plays
+        check_training_of(self._policy)
+        return episodes
+
+    def _check_policy(self) -> None:
+        """Raise ValueError unless the policy is the one that kernels were made for."""
+        policy = self._policy
+        check_memory_of(policy, self._shapes, self._step.gradient.device)
+        if [type(layer) for layer in policy.modules()] != self._layers:
+            raise ValueError("the policy's layers were replaced by others; make a new PPO")
+
     def _find_tensors(self) -> None:
+        self._check_policy()  # before anything is written to other memory
         super()._find_tensors()
         self._step.addresses.copy_(addresses(self.job.optimizer.parameters, self.device))
 

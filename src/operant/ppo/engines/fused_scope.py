@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import torch
 from torch import nn
 
 from operant.buffers.normalizer import RunningNormalizer
@@ -134,6 +137,41 @@ def why_not_hooks(policy: nn.Module) -> str | None:
         if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
             return "it does not call the hooks of parameters"
     return None
+
+
+def check_memory_of(
+    policy: nn.Module, shapes: Mapping[int, tuple[int, ...]], device: torch.device
+) -> None:
+    """Raise ValueError unless a policy's parameters are still those that an engine was made for,
+    of whom it knows the `shapes` by their ids."""
+    found = list(policy.parameters())
+    if {id(parameter) for parameter in found} != set(shapes):
+        raise ValueError(
+            "the policy's parameters were replaced by others; change them in place "
+            "(load_state_dict without assign=True), or make a new PPO"
+        )
+    for parameter in found:
+        shape = shapes[id(parameter)]
+        good = parameter.dtype == torch.float32 and parameter.device == device
+        if not good or tuple(parameter.shape) != shape or not parameter.is_contiguous():
+            raise ValueError(
+                f"a parameter of the policy is now {parameter.dtype} of shape "
+                f"{tuple(parameter.shape)} on {parameter.device} (contiguous: "
+                f"{parameter.is_contiguous()}); the fused engine was made for contiguous float32 "
+                f"of shape {shape} on {device}"
+            )
+
+
+def check_training_of(policy: nn.Module) -> None:
+    """Raise ValueError if something was asked of a policy that the fused engines do not do."""
+    if not all(parameter.requires_grad for parameter in policy.parameters()):
+        raise ValueError(
+            "a parameter was frozen after PPO was made; the fused engine trains all: "
+            "freeze it before, or use engine='eager'"
+        )
+    hooked = why_not_hooks(policy)
+    if hooked is not None:
+        raise ValueError(f"the fused engine cannot go on: {hooked}; use engine='eager'")
 
 
 def _why_not_parameters(job: Job, policy: ActorCritic, trunks: list[nn.Sequential]) -> str | None:

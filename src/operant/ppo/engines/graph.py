@@ -138,6 +138,7 @@ class GraphEngine(DeviceEngine):
             with self._products():
                 yield
         finally:
+            torch.cuda.synchronize(self.device)  # what failed may not have ended on other streams
             with torch.no_grad():
                 for tensor, good in zip(tensors, before, strict=True):
                     tensor.copy_(good)

@@ -1,7 +1,7 @@
 // A rollout: every step of every environment in one launch (sm_90, bfloat16).
 //
-// A warp acts for ROWS environments: they are the rows of its products, and a lane steps one. What
-// a product gives is packed to bfloat16 in registers, where it is the next product's first operand:
+// A warp acts for ROWS environments: they are the rows of its products, and a lane steps one (of 16,
+// two lanes the same). What a product gives is packed to bfloat16 in registers, where it is the next product's first operand:
 // activations never leave them. Weights lie in shared memory, in the order in which lanes want them.
 //
 // Nobody waits for values, so the critic has a warp of its own beside each acting one, which hands
@@ -344,7 +344,7 @@ DEVICE float act(const Rollout& r, const float* constants, const float (&head)[A
   return log_prob;
 }
 
-// Four uniform numbers of a counter and a key.
+// Uniform numbers of a counter and a key.
 template <int COUNT>
 DEVICE void draw(float (&u)[COUNT], u32 c0, u32 c1, u32 c2, u32 block, u32 k0, u32 k1) {
 #pragma unroll
@@ -408,7 +408,7 @@ DEVICE void play(const Rollout& r, char* memory, const Pair& pair, int program, 
   const float* constants = (const float*)(memory + AT_CONSTANTS);
   const int now = ticks();
   const u64 first_step = *r.first_step;
-  int* record = r.records + (Row)i * RECORD_SIZE;
+  int* record = r.records + (long long)i * RECORD_SIZE;
   const bool loaded = i < r.num_envs;
   int start = loaded ? record[START] : 0, episode = loaded ? record[EPISODE] : 0;
   const u32 index = loaded ? record[INDEX] : 0, seed_low = loaded ? record[SEED_LOW] : 0;
@@ -473,6 +473,7 @@ DEVICE void play(const Rollout& r, char* memory, const Pair& pair, int program, 
     float last = 0.0f;
     const u32 cuts = __ballot_sync(0xFFFFFFFFu, cut);
     if (cuts != 0) {
+      if (cut) hint = hinted(hint, 0.0f, o);  // relu and limits would hide what is not a number
       hand_over(pair, statistics, o, cuts, sent, lane);
       if constexpr (SHARED) {
         read_rows(pair.rows(sent % RING), lane, x);

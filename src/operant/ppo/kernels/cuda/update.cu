@@ -380,6 +380,7 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
     biases[LAST * WIDTH + thread] = full[N::HEAD_BIAS + thread];
     biases[LAST * WIDTH + N::HEAD + thread] = full[N::LOG_STD + thread];
   }
+  show_tensor_cores();  // what is 0, to a block that gets no tile
   __syncthreads();
   fetch_matrix<First>(shared + At::first, low + N::FIRST, 16 * IN_STEPS, WIDTH);
 #pragma unroll

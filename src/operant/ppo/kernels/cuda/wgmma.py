@@ -49,7 +49,7 @@ __device__ __forceinline__ void wait_products(float (&d)[SIZE]) {
 
 def wrappers() -> str:
     """The text that a kernel begins with."""
-    kinds = [("r", 0), ("r", 1), ("t0", 0), ("t0", 1), ("t1", 1)]
+    kinds = [("r", 0), ("r", 1), ("t0", 0), ("t0", 1)]
     return _COMMON + "".join(_product(n, a, b) for n in _COLUMNS for a, b in kinds)
 
 
@@ -60,7 +60,7 @@ def _product(columns: int, a: str, turned_b: int) -> str:
     size = 4 if in_registers else 2
     names = [f"%{count + k}" for k in range(size + 3)]
     operand = "{" + ", ".join(names[:4]) + "}" if in_registers else "a"
-    turned = f"{turned_b}" if in_registers else f"{int(a == 't1')}, {turned_b}"
+    turned = f"{turned_b}" if in_registers else f"0, {turned_b}"
     arguments = "u32 a0, u32 a1, u32 a2, u32 a3" if in_registers else "Operand a"
     given = ["a0", "a1", "a2", "a3"] if in_registers else ["a.low", "a.high"]
     given += ["b.low", "b.high", "keep"]

@@ -9,6 +9,9 @@ from torch import Tensor
 
 from operant.vector.cards import interpreted
 
+CHUNK = 1 << 10
+"""Steps that a program counts at once."""
+
 
 def last_episodes(
     terminated: Tensor, truncated: Tensor, report: Tensor, most: int, out: Tensor
@@ -22,6 +25,7 @@ def last_episodes(
     steps, envs = terminated.shape
     counts = torch.empty(steps, dtype=torch.int32, device=terminated.device)
     out.zero_()
+    chunk = min(triton.next_power_of_2(steps), CHUNK)
     block = min(1 << max(envs - 1, 1).bit_length(), 1 << 16 if interpreted() else 1 << 12)
     _count[(steps,)](terminated, truncated, counts, ENVS=envs, BLOCK=block)
     _last[(steps,)](
@@ -32,7 +36,8 @@ def last_episodes(
         out,
         most,
         ENVS=envs,
-        STEPS=triton.next_power_of_2(steps),
+        STEPS=steps,
+        CHUNK=chunk,
         BLOCK=block,
     )
 
@@ -71,15 +76,20 @@ def _last(
     most,
     ENVS: tl.constexpr,  # noqa: N803
     STEPS: tl.constexpr,  # noqa: N803
+    CHUNK: tl.constexpr,  # noqa: N803
     BLOCK: tl.constexpr,  # noqa: N803
 ):
     """A program has a step, and knows how many episodes ended after it."""
     t = tl.program_id(0)
-    each = tl.arange(0, STEPS)
-    ended = tl.load(counts + each, mask=each < tl.num_programs(0), other=0)
-    found = tl.sum(tl.where(each > t, ended, 0), 0)
+    found = tl.full([], 0, tl.int32)
+    total = tl.full([], 0, tl.int32)
+    for first in range(0, STEPS, CHUNK):
+        each = first + tl.arange(0, CHUNK)
+        ended = tl.load(counts + each, mask=each < STEPS, other=0)
+        found += tl.sum(tl.where(each > t, ended, 0), 0)
+        total += tl.sum(ended, 0)
     if t == 0:
-        tl.store(out, tl.sum(ended, 0).to(tl.float64))
+        tl.store(out, total.to(tl.float64))
     enough = tl.minimum(most, found + tl.load(counts + t))
     start = tl.full([], 0, tl.int32)
     while found < enough:

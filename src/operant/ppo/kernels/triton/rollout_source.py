@@ -300,6 +300,7 @@ def _one_step(rules: TracedRules, acting: Acting) -> list[str]:
         *[f"    {line}" for line in (*_inputs(rules, acting, "o"), *_value(acting))],
         "    last = tl.where(ended & ~over, v, 0.0)",
         "tl.store(final_value + row, last, mask=here)",
+        *_hinted(rules, "hint", only="ended & ~over"),  # those observations are final
         "if tl.max(ended.to(tl.int32), 0) > 0:",
         indent("\n".join(_ended(rules)), "    "),
         "row += num_envs",
@@ -311,12 +312,13 @@ def _one_step(rules: TracedRules, acting: Acting) -> list[str]:
     return lines
 
 
-def _hinted(rules: TracedRules, before: str, *numbers: str) -> list[str]:
+def _hinted(rules: TracedRules, before: str, *numbers: str, only: str = "") -> list[str]:
     """``hint``: 0 as long as all numbers and observations were finite, else NaN. (Values would be
     among them, if Triton could compile that for compute capability 10.)"""
     floats = obs_names(rules, "o") if rules.observation.dtype == FLOAT else []
     terms = " + ".join([*numbers, *floats]) or "0.0"
-    return [f"hint = {before} + 0.0 * ({terms})"]
+    after = f"{before} + 0.0 * ({terms})"
+    return [f"hint = tl.where({only}, {after}, {before})" if only else f"hint = {after}"]
 
 
 def _ended(rules: TracedRules) -> list[str]:
