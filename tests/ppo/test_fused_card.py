@@ -481,7 +481,7 @@ CHANGES = {
     "parameter": lambda policy: policy.half(),
     "is now torch.float64": lambda policy: policy.actor_head.double(),
     "parameters were replaced": _assigned,
-    "contiguous: False": _turned,
+    "no longer contiguous": _turned,
     "layers were replaced": _rectified,
     "was frozen": lambda policy: policy.critic.requires_grad_(False),
     "hooks": lambda policy: policy.actor.register_forward_hook(lambda *_: None),

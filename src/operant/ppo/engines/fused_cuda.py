@@ -430,6 +430,8 @@ class FusedKernels(DeviceEngine):
         """Raise ValueError unless the policy is the one that kernels were made for."""
         policy = self._policy
         check_memory_of(policy, self._shapes, self._step.gradient.device)
+        if not all(parameter.is_contiguous() for parameter in policy.parameters()):
+            raise ValueError("a parameter of the policy is no longer contiguous in memory")
         if [type(layer) for layer in policy.modules()] != self._layers:
             raise ValueError("the policy's layers were replaced by others; make a new PPO")
 
