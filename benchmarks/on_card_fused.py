@@ -216,6 +216,8 @@ WARM_RUNS = 3
 class Solved(Callback):
     """Stops once the last 100 episodes of training have a mean of `wanted`."""
 
+    watches_only = True
+
     def __init__(self, wanted: float = 475.0) -> None:
         self.wanted = wanted
 
@@ -290,6 +292,8 @@ after each."""
 
 class AllFinite(Callback):
     """Counts iterations, and which figures of them were NaN or infinite."""
+
+    watches_only = True
 
     def __init__(self) -> None:
         self.iterations, self.figures = 0, 0

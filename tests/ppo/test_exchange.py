@@ -47,18 +47,24 @@ def test_copies_are_captured() -> None:
         told.host[:] = number
         graph.replay()
         marks.note(3)
-        marks.wait(3)
+        marks.wait()
         assert found.host.tolist() == [2 * number] * 4
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_times_of_the_parts(device: str) -> None:
     marks = Marks(torch.device(device))
-    for _ in range(2):
-        for moment in range(4):
-            marks.note(moment)
-            assert (marks.seconds() is None) == (moment < 3)
-            marks.wait(moment)
+    for moment in range(4):
+        assert marks.seconds() is None
+        marks.note(moment)
+    marks.wait()
     parts = marks.seconds()
     assert parts is not None
     assert all(0 <= part < 60 for part in parts)
+    marks.note(0)  # the next begins: what is known stays so
+    marks.note(1)
+    assert marks.seconds() == parts
+    marks.note(2)
+    marks.note(3)
+    marks.wait()
+    assert marks.seconds() != parts

@@ -91,6 +91,8 @@ def usual_peers(device: str, engine: str) -> list[str]:
 class _Stopwatch(Callback):
     """Adds up where the time goes."""
 
+    watches_only = True
+
     def __init__(self) -> None:
         self.seconds = [0.0, 0.0, 0.0]
 

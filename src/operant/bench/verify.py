@@ -181,6 +181,8 @@ def _learn(ppo: PPO, text: str) -> Generator[str, None, None]:
 class _Pause(Callback):
     """Ends `learn` after some seconds; the next call goes on with the same schedules."""
 
+    watches_only = True
+
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
 

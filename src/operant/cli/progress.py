@@ -17,6 +17,8 @@ _LINE_EVERY_S = 5.0
 class TrainProgress(Callback):
     """A bar with steps, speed, return and time left; plain lines where there is no terminal."""
 
+    watches_only = True
+
     def __init__(self, ppo: PPO) -> None:
         self._total = ppo.config.run.total_steps
         self._began, self._from = time.monotonic(), ppo.steps

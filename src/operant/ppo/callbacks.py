@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 class Callback:
     """Override what you need. ``ppo.stop()`` ends training after the iteration."""
 
+    watches_only = False
+    """True: a promise that `on_update` uses nothing but its metrics, ``ppo.stop()``, ``ppo.save()``
+    and the figures of `ppo`; not its environments, policy or buffer. So a card need not wait for
+    it: where all callbacks promise that, the next rollout has begun by then."""
+
     def on_rollout(self, ppo: PPO, buffer: RolloutBuffer) -> None:
         """A rollout was collected. The buffer may be changed: rewards, for instance, before
         advantages are computed from them."""

@@ -108,6 +108,15 @@ class Engine(Protocol):
         """Train on the buffer; figures about it, means over all minibatches, and the share of the
         targets' variance that the values explain. The policy is in training mode afterwards."""
 
+    def expect(self, step: int | None) -> None:
+        """Told before an update: the next `collect` will be asked for `step`, and until then nobody
+        looks at environments, policy or buffer, so a rollout may begin after the update. None: that
+        is not known."""
+
+    def retract(self) -> None:
+        """Put the environments back to where they were before a rollout that began by itself, if
+        one did."""
+
     def keep(self) -> None:
         """Remember, before `collect`, what an iteration changes in the policy and the optimiser. An
         engine with the NaN guard may leave the copying to `collect`."""

@@ -37,6 +37,8 @@ class Recorder(Callback):
             dropped, so that each iteration is in the files once.
     """
 
+    watches_only = True
+
     def __init__(self, run: Run, ppo: PPO) -> None:
         self.run = run
         options = ppo.config.run

@@ -34,6 +34,7 @@ Arrays = dict[str, dict[str, np.ndarray]]
 
 def snapshot(ppo: PPO) -> tuple[Arrays, dict[str, Any]]:
     """Everything about a trainer, as copies: arrays by file, and facts for JSON."""
+    ppo.engine.retract()
     model = {name: _array(tensor) for name, tensor in ppo.policy.state_dict().items()}
     optimizer = {name: _array(tensor) for name, tensor in _optimizer_tensors(ppo).items()}
     random = {"torch": _array(torch.get_rng_state()), "predict": _array(ppo.random.get_state())}

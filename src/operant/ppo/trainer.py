@@ -177,6 +177,7 @@ class PPO:
                 while self.steps < total and not self._stopping:
                     self._iterate(total, called)
         finally:
+            self.engine.retract()
             self._stopping = False
             self.seconds += time.perf_counter() - self._since
         return self
@@ -220,6 +221,9 @@ class PPO:
         called = time.perf_counter()
         self.engine.advantages()
         estimated = time.perf_counter()
+        following = self.steps + len(self.engine.buffer)
+        watched = following >= total or self._stopping or any(map(_needs_rest, callbacks))
+        self.engine.expect(None if watched else following // self.env.num_envs)
         ppo, progress = self.config.ppo, self.steps / total
         rate = scheduled(ppo.learning_rate, ppo.learning_rate_schedule, progress)
         clip = scheduled(ppo.clip, ppo.clip_schedule, progress)
@@ -354,6 +358,12 @@ class PPO:
 def _listens(callback: Callback) -> bool:
     """Whether a callback has an ``on_episodes`` of its own."""
     return getattr(callback.on_episodes, "__func__", None) is not Callback.on_episodes
+
+
+def _needs_rest(callback: Callback) -> bool:
+    """Whether nothing may happen until a callback's ``on_update`` has returned."""
+    own = getattr(callback.on_update, "__func__", None) is not Callback.on_update
+    return own and not callback.watches_only
 
 
 def env_name(env: str | type[Env] | BaseVecEnv) -> str:

@@ -91,6 +91,13 @@ class BaseEngine:
                 return int(bad[0])
         return None
 
+    # a rollout before it is asked for --------------------------------------------------------
+    def expect(self, step: int | None) -> None:
+        """See `Engine`. Nothing is begun: the host that computes has nothing to wait for."""
+
+    def retract(self) -> None:
+        """See `Engine`."""
+
     # the NaN guard's way back ---------------------------------------------------------------
     def keep(self) -> None:
         """Copy what an iteration changes; see `Engine`."""

@@ -151,12 +151,17 @@ class DeviceEngine(BaseEngine):
             torch.cuda.synchronize(self.device)  # the last iteration was broken off before its wait
         if self._places.changed():
             self._reconnect()
+        self._summary = None
+        self._begin(step)
+        return DeviceEpisodes(self)
+
+    def _begin(self, step: int) -> None:
+        """Let the card play, from step `step` on."""
         self._told_step.host[0] = step
-        self._under_way, self._summary = True, None
+        self._under_way = True
         self._marks.note(0)
         self._run("collect")
         self._marks.note(1)
-        return DeviceEpisodes(self)
 
     def _reconnect(self) -> None:
         """Someone gave the policy other tensors."""
@@ -168,11 +173,7 @@ class DeviceEngine(BaseEngine):
 
     def _copy_trained(self) -> None:
         """Fill ``_before``."""
-        # Tensors of one dtype at a time, which PyTorch copies by one kernel.
-        for dtype in dict.fromkeys(tensor.dtype for tensor in self._own):
-            pairs = zip(self._before, self._own, strict=True)
-            copies, own = zip(*(pair for pair in pairs if pair[1].dtype == dtype), strict=True)
-            torch._foreach_copy_(copies, own)
+        copy_all(self._before, self._own)
 
     @torch.no_grad()
     def _collect(self) -> None:
@@ -298,7 +299,7 @@ class DeviceEngine(BaseEngine):
         self._run("update")
         self._marks.note(3)
         self._find_keys(iteration + 1)  # while the card works
-        figures = self._read(iteration)
+        figures = self._figures_of(self._wait(), iteration)
         self.env.check_rules()  # the card was waited for already
         return figures
 
@@ -382,11 +383,15 @@ class DeviceEngine(BaseEngine):
             gradient = gradient.nan_to_num(0.0, 0.0, 0.0)
         adam.step_on_card(gradient, self._rates[0], self._rates[2:], self._active)
 
-    def _read(self, iteration: int) -> dict[str, float]:
-        """The one read of an iteration: figures, episodes, and whether all was well."""
-        self._marks.wait(3)
+    def _wait(self) -> np.ndarray:
+        """The one wait of an iteration: for figures, episodes, and whether all was well."""
+        self._marks.wait()
         self._under_way = False
         summary = self._summary = self._found.host.copy()  # the next iteration writes there
+        return summary
+
+    def _figures_of(self, summary: np.ndarray, iteration: int) -> dict[str, float]:
+        """What `update` reports, after the NaN guard."""
         recent, known = self._recent.numel(), self._recent.numel() + self._checks.numel()
         bad, epochs, spread, unexplained, count = summary[recent:known].tolist()
         self.job.optimizer.count = int(count)
@@ -474,6 +479,14 @@ class DeviceEngine(BaseEngine):
         if self._summary is None:
             return self._recent.cpu().numpy()
         return self._summary[: self._recent.numel()]
+
+
+def copy_all(copies: list[Tensor], tensors: list[Tensor]) -> None:
+    """Copy `tensors` to `copies`, those of one dtype at a time: PyTorch does it by one kernel."""
+    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
+        pairs = zip(copies, tensors, strict=True)
+        to, own = zip(*(pair for pair in pairs if pair[1].dtype == dtype), strict=True)
+        torch._foreach_copy_(to, own)
 
 
 class DeviceEpisodes(Episodes):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import Any
 
@@ -35,39 +36,46 @@ class Exchange:
 
 
 class Marks:
-    """Moments of an iteration by the card's clock: its start, and the ends of its three parts."""
+    """Moments of an iteration by the card's clock: its start, and the ends of its three parts.
+
+    The next iteration may begin before someone asks how long the last one took: they are noted in
+    two places by turns.
+    """
 
     def __init__(self, device: torch.device) -> None:
-        self._device, self._noted = device, 0
-        self._times = [0.0] * 4
-        self._events: list[Any] = []
-        if device.type == "cuda":
-            new = torch.cuda.Event
-            self._events = [new(enable_timing=True) for _ in self._times]  # type: ignore[no-untyped-call]
+        self._device = device
+        self._complete: list[Any] | None = None
+        self._now, self._next = ([self._new() for _ in range(4)] for _ in range(2))
+
+    def _new(self) -> Any:
+        if self._device.type != "cuda":
+            return 0.0
+        return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
     def note(self, moment: int) -> None:
         """It is now, for the host, or after what was launched so far, for a card."""
-        self._noted = moment + 1
-        if self._events:
-            self._events[moment].record(torch.cuda.current_stream(self._device))
+        if moment == 0:
+            self._now, self._next = self._next, self._now
+        if self._device.type == "cuda":
+            self._now[moment].record(torch.cuda.current_stream(self._device))
         else:
-            self._times[moment] = time.perf_counter()
+            self._now[moment] = time.perf_counter()
+        if moment == 3:
+            self._complete = self._now
 
-    def wait(self, moment: int) -> None:
-        """Wait for a moment that was noted."""
-        if self._events:
-            self._events[moment].synchronize()
+    def wait(self) -> None:
+        """Wait for the last moment of the last iteration."""
+        if self._complete is not None and self._device.type == "cuda":
+            self._complete[3].synchronize()
 
     def seconds(self) -> tuple[float, float, float] | None:
-        """Between the moments, once the last has come; None before it was noted."""
-        if self._noted < 4:
+        """Between the moments of the last iteration whose end was noted, and waited for; None
+        before there is one."""
+        if self._complete is None:
             return None
-        if not self._events:
-            a, b, c, d = self._times
-            return b - a, c - b, d - c
-        began, collected, estimated, ended = self._events
-        return (
-            began.elapsed_time(collected) * 1e-3,
-            collected.elapsed_time(estimated) * 1e-3,
-            estimated.elapsed_time(ended) * 1e-3,
-        )
+        pairs = itertools.pairwise(self._complete)
+        if self._device.type == "cuda":
+            a, b, c = (one.elapsed_time(other) * 1e-3 for one, other in pairs)
+        else:
+            a, b, c = (other - one for one, other in pairs)
+        return a, b, c

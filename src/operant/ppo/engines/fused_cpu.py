@@ -17,7 +17,7 @@ from operant.machine import usable_cores
 from operant.models.actor_critic import ActorCritic, OneHot
 from operant.models.distributions import Categorical, Gaussian, MultiCategorical
 from operant.ppo.engines.base import FIGURES, BaseEngine, check_memory
-from operant.ppo.engines.fused_scope import check_memory_of, check_training_of
+from operant.ppo.engines.fused_scope import Parts, check_memory_of, check_training_of
 from operant.ppo.guard import check_action, check_rollout
 from operant.ppo.job import Episodes, Job
 from operant.ppo.kernels.numba import layout as n
@@ -294,8 +294,9 @@ class FusedEngine(BaseEngine):
     def _check_policy(self) -> None:
         """Raise ValueError if the policy is no longer what the kernels were told."""
         shapes = {id(piece.parameter): piece.shape for piece in self._plan.pieces}
-        check_memory_of(self.job.policy, shapes, torch.device("cpu"))
-        check_training_of(self.job.policy)
+        policy = Parts.of(self.job.policy)
+        check_memory_of(policy, shapes, torch.device("cpu"))
+        check_training_of(policy)
 
     def _run(self, name: str, tile: int) -> None:
         """Let a team of threads run a unit."""

@@ -20,9 +20,11 @@ from operant import __version__
 from operant.envs.rules import traced
 from operant.models.actor_critic import ActorCritic, OneHot
 from operant.models.distributions import Categorical, Gaussian, MultiCategorical
+from operant.ppo.engines.ahead import AheadEngine
 from operant.ppo.engines.base import FIGURES
-from operant.ppo.engines.device import RECENT, DeviceEngine
+from operant.ppo.engines.device import RECENT
 from operant.ppo.engines.fused_scope import (
+    Parts,
     check_memory_of,
     check_training_of,
     why_not_bf16,
@@ -60,7 +62,7 @@ PROGRAMS = 2
 """Programs of an update for each of the card's processors and networks."""
 
 
-class FusedKernels(DeviceEngine):
+class FusedKernels(AheadEngine):
     """The engine without a graph: each kernel is launched when it is reached."""
 
     name = "fused"
@@ -301,7 +303,10 @@ class FusedKernels(DeviceEngine):
     def _collect(self) -> None:
         b, env = self.buffer, self.env
         assert isinstance(env, TritonVecEnv)
+        with self._beside():
+            self._keep_environments()
         self._read_weights()
+        self._meet()
         given = self._rollout_arguments(env)
         if self._hopper_rollout is not None:
             self._hopper_rollout(given, b.num_steps)
@@ -422,21 +427,21 @@ class FusedKernels(DeviceEngine):
     def collect(self, iteration: int, step: int) -> Episodes:
         """See `Engine`."""
         episodes = super().collect(iteration, step)
-        self._check_policy()  # while the card plays
-        check_training_of(self._policy)
+        policy = Parts.of(self._policy)
+        self._check_policy(policy)  # while the card plays
+        check_training_of(policy)
         return episodes
 
-    def _check_policy(self) -> None:
+    def _check_policy(self, policy: Parts) -> None:
         """Raise ValueError unless the policy is the one that kernels were made for."""
-        policy = self._policy
         check_memory_of(policy, self._shapes, self._step.gradient.device)
-        if not all(parameter.is_contiguous() for parameter in policy.parameters()):
+        if not all(parameter.is_contiguous() for parameter in policy.parameters):
             raise ValueError("a parameter of the policy is no longer contiguous in memory")
-        if [type(layer) for layer in policy.modules()] != self._layers:
+        if [type(layer) for layer in policy.layers] != self._layers:
             raise ValueError("the policy's layers were replaced by others; make a new PPO")
 
     def _find_tensors(self) -> None:
-        self._check_policy()  # before anything is written to other memory
+        self._check_policy(Parts.of(self._policy))  # before anything is written to other memory
         super()._find_tensors()
         self._step.addresses.copy_(addresses(self.job.optimizer.parameters, self.device))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -31,6 +32,8 @@ MOST_INPUTS, MOST_OUTPUTS = 64, 32
 """Of a network on the card."""
 WIDE_INPUTS, WIDE_OUTPUTS = 31, 8
 """Of one with more than 64 neurons a layer, in bf16."""
+_CALLED = frozenset(("forward", "head", "value", "_head", "_inputs"))
+"""Functions of a policy's layers that kernels stand for."""
 
 
 def why_not_fused_on_card(job: Job) -> str | None:
@@ -114,7 +117,7 @@ def why_not_fused(job: Job, most_neurons: int = MOST_NEURONS) -> str | None:
             return reason
     if len({type(trunk[1]) for trunk in trunks}) > 1:
         return "its layers have one activation"
-    hooked = why_not_hooks(policy)
+    hooked = why_not_hooks(Parts.of(policy))
     if hooked is not None:
         return hooked
     if policy.encode not in (flatten, column) and type(policy.encode) is not OneHot:
@@ -124,36 +127,49 @@ def why_not_fused(job: Job, most_neurons: int = MOST_NEURONS) -> str | None:
     return _why_not_parameters(job, policy, trunks)
 
 
-def why_not_hooks(policy: nn.Module) -> str | None:
+class Parts(NamedTuple):
+    """What a policy is made of."""
+
+    layers: list[nn.Module]
+    parameters: list[nn.Parameter]
+
+    @classmethod
+    def of(cls, policy: nn.Module) -> Parts:
+        """In a quarter of the time that ``policy.parameters()`` takes: asked at each rollout."""
+        layers = list(policy.modules())
+        found = [p for one in layers for p in one._parameters.values() if p is not None]
+        return cls(layers, found)
+
+
+def why_not_hooks(policy: Parts) -> str | None:
     """Why the fused engine cannot train a policy that runs code of someone's own."""
-    for module in policy.modules():
+    for module in policy.layers:
         hooks = (module._forward_hooks, module._forward_pre_hooks)
         if any(hooks) or module._backward_hooks or module._backward_pre_hooks:
             return "it does not call the policy's hooks"
-        replaced = {"forward", "head", "value", "_head", "_inputs"} & set(vars(module))
+        replaced = _CALLED & vars(module).keys()
         if replaced:
-            return f"it does not call {replaced.pop()}() that was replaced in the policy"
-    for parameter in policy.parameters():
+            return f"it does not call {min(replaced)}() that was replaced in the policy"
+    for parameter in policy.parameters:
         if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
             return "it does not call the hooks of parameters"
     return None
 
 
 def check_memory_of(
-    policy: nn.Module, shapes: Mapping[int, tuple[int, ...]], device: torch.device
+    policy: Parts, shapes: Mapping[int, tuple[int, ...]], device: torch.device
 ) -> None:
     """Raise ValueError unless a policy's parameters are still those that an engine was made for,
     of whom it knows the `shapes` by their ids."""
-    found = list(policy.parameters())
-    if {id(parameter) for parameter in found} != set(shapes):
+    if {id(parameter) for parameter in policy.parameters} != shapes.keys():
         raise ValueError(
             "the policy's parameters were replaced by others; change them in place "
             "(load_state_dict without assign=True), or make a new PPO"
         )
-    for parameter in found:
+    for parameter in policy.parameters:
         shape = shapes[id(parameter)]
         good = parameter.dtype == torch.float32 and parameter.device == device
-        if not good or tuple(parameter.shape) != shape:
+        if not good or parameter.shape != shape:
             raise ValueError(
                 f"a parameter of the policy is now {parameter.dtype} of shape "
                 f"{tuple(parameter.shape)} on {parameter.device}; the fused engine was made for "
@@ -161,9 +177,9 @@ def check_memory_of(
             )
 
 
-def check_training_of(policy: nn.Module) -> None:
+def check_training_of(policy: Parts) -> None:
     """Raise ValueError if something was asked of a policy that the fused engines do not do."""
-    if not all(parameter.requires_grad for parameter in policy.parameters()):
+    if not all(parameter.requires_grad for parameter in policy.parameters):
         raise ValueError(
             "a parameter was frozen after PPO was made; the fused engine trains all: "
             "freeze it before, or use engine='eager'"

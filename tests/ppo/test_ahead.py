@@ -1,0 +1,167 @@
+"""Rollouts that begin before they are asked for: nobody can tell, but by the clock.
+
+On a card where there is one, else in Triton's interpreter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import operant
+from operant.models import PPO
+from operant.ppo.callbacks import Callback
+from operant.ppo.snapshot import snapshot
+
+pytestmark = pytest.mark.filterwarnings("ignore:(invalid|overflow|divide):RuntimeWarning")
+ON_CARD = torch.cuda.is_available()
+ROLLOUT = 7 * 6
+
+
+@pytest.fixture(autouse=True)
+def _card(request: pytest.FixtureRequest) -> None:
+    if not ON_CARD:
+        request.getfixturevalue("interpreter")
+
+
+class Each(Callback):
+    """Does something after each update, and notes whether a rollout had begun by then."""
+
+    def __init__(self, watches_only: bool, do: Callable[[PPO], Any] | None = None) -> None:
+        self.watches_only, self._do = watches_only, do
+        self.begun: list[bool] = []
+        self.metrics: list[dict[str, float]] = []
+
+    def on_update(self, ppo: PPO, metrics: dict[str, float]) -> None:
+        self.begun.append(ppo.engine._begun is not None)  # type: ignore[attr-defined]
+        self.metrics.append({k: v for k, v in metrics.items() if k not in TIMES})
+        if self._do is not None:
+            self._do(ppo)
+
+
+TIMES = ("seconds", "sps", "collect_seconds", "advantages_seconds", "update_seconds")
+
+
+def made(**options: Any) -> PPO:
+    given = {"num_steps": 6, "epochs": 1, "minibatches": 2, "seed": 3, "precision": "fp32"}
+    batch = operant.make(
+        "CartPole-v1", 7, backend="cuda", autoreset_mode="SameStep", max_episode_steps=4
+    )
+    given |= {"normalize_obs": True, "normalize_reward": True, "hidden": (8,)}
+    ppo = PPO(batch, device="cuda" if ON_CARD else "cpu", engine="fused", **{**given, **options})
+    assert ppo.engine.name == "fused", ppo.engine_reason
+    return ppo
+
+
+def everything(ppo: PPO) -> dict[str, bytes]:
+    """All that the future depends on, but for clocks."""
+    arrays, facts = snapshot(ppo)
+    found = {
+        f"{part}.{name}": np.asarray(array).tobytes()
+        for part, named in arrays.items()
+        for name, array in named.items()
+        if name not in ("start", "episode_start")
+    }
+    return found | {"facts": repr({k: v for k, v in facts.items() if k != "seconds"}).encode()}
+
+
+def differing(one: PPO, other: PPO) -> list[str]:
+    a, b = everything(one), everything(other)
+    return sorted(name for name in a.keys() | b.keys() if a.get(name) != b.get(name))
+
+
+def test_a_rollout_begins_where_nobody_looks() -> None:
+    resting, ahead, alone = made(), made(), made()
+    rests, watches = Each(watches_only=False), Each(watches_only=True)
+    resting.learn(4 * ROLLOUT, rests)
+    ahead.learn(4 * ROLLOUT, watches)
+    alone.learn(4 * ROLLOUT)
+    assert rests.begun == [False] * 4
+    assert watches.begun == [True, True, True, False]
+    assert rests.metrics == watches.metrics
+    assert resting.episodes == ahead.episodes > 0
+    assert differing(resting, ahead) == differing(resting, alone) == []
+
+
+def test_one_that_looks_is_enough_to_wait() -> None:
+    class Other(Callback):
+        def on_rollout(self, ppo: PPO, buffer: Any) -> None:
+            """Comes after the rollout in any case."""
+
+    watches = Each(watches_only=True)
+    made().learn(2 * ROLLOUT, [watches, Each(watches_only=False)])
+    assert watches.begun == [False, False]
+    watches = Each(watches_only=True)
+    made().learn(2 * ROLLOUT, [watches, Other()])
+    assert watches.begun == [True, False]
+
+
+def test_who_stops_finds_no_trace_of_it() -> None:
+    resting, ahead = made(), made()
+    for ppo, promise in ((resting, False), (ahead, True)):
+        each = Each(promise, lambda ppo: ppo.stop() if ppo.iteration == 2 else None)
+        ppo.learn(4 * ROLLOUT, each)
+        assert each.begun == [promise] * 2
+        assert ppo.steps == 2 * ROLLOUT
+    assert differing(resting, ahead) == []
+    assert ahead.policy.training == resting.policy.training
+    for ppo in (resting, ahead):
+        ppo.learn(4 * ROLLOUT)
+    assert differing(resting, ahead) == []
+
+
+def test_an_error_of_a_callback_leaves_no_trace_of_it() -> None:
+    def fail(ppo: PPO) -> None:
+        raise KeyboardInterrupt
+
+    resting, ahead = made(), made()
+    for ppo, promise in ((resting, False), (ahead, True)):
+        each = Each(promise, fail)
+        with pytest.raises(KeyboardInterrupt):
+            ppo.learn(4 * ROLLOUT, each)
+        assert each.begun == [promise]
+    assert differing(resting, ahead) == []
+
+
+def test_saving_takes_it_back(tmp_path: Path) -> None:
+    saved = {}
+    for promise in (False, True):
+        folder = tmp_path / str(promise)
+
+        def save(ppo: PPO, folder: Path = folder) -> None:
+            if ppo.iteration == 2:
+                ppo.save(folder)
+
+        ppo = made()
+        ppo.learn(4 * ROLLOUT, Each(promise, save))
+        saved[promise] = (everything(ppo), everything(PPO.load(folder, ppo.env)))
+    assert saved[False] == saved[True]
+
+
+def test_tensors_that_moved_are_noticed() -> None:
+    def move(ppo: PPO) -> None:
+        for parameter in ppo.policy.parameters():
+            parameter.data = parameter.data * 1.5
+
+    resting, ahead = made(), made()
+    resting.learn(3 * ROLLOUT, Each(False, move))
+    ahead.learn(3 * ROLLOUT, Each(True, move))  # a promise that is broken
+    assert differing(resting, ahead) == []
+
+
+def test_nothing_begins_after_a_bad_update() -> None:
+    ppo = made(nan_guard=False)
+
+    def spoil(ppo: PPO) -> None:
+        with torch.no_grad():
+            next(ppo.policy.parameters()).fill_(float("nan"))
+
+    ppo.learn(ROLLOUT, Each(False, spoil))
+    watches = Each(watches_only=True)
+    ppo.learn(3 * ROLLOUT, watches)
+    assert watches.begun == [False, False]
