@@ -271,7 +271,7 @@ DEVICE void hand_over(const Pair& pair, const float* statistics, const Number (&
   if (lane < ROWS) write_row(pair.rows(slot) + lane * ROW_WORDS, statistics, o);
   if (lane == 0) *pair.cut(slot) = cut;
   __syncwarp();
-  if (!SHARED && lane == 0) arrive(pair.full(slot));
+  if (!SHARED) arrive(pair.full(slot));
 }
 
 // Acting ------------------------------------------------------------------------------------------
@@ -536,8 +536,7 @@ DEVICE void judge(const Rollout& r, const char* memory, const Pair& pair, int pr
     wait_for(pair.full(slot), taken / RING);
     const u32 cuts = *pair.cut(slot);
     read_rows(pair.rows(slot), lane, x);
-    __syncwarp();
-    if (lane == 0) arrive(pair.empty(slot));
+    arrive(pair.empty(slot));
     layers<0>(net, x, out);
 #pragma unroll
     for (int j = 0; j < 2 * TILES; ++j) {

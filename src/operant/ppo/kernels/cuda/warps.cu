@@ -34,9 +34,9 @@ DEVICE float quick_tanh(float z) {
   return found;
 }
 
-// A barrier of shared memory that one thread arrives at for its warp; `turn` counts its phases.
+// A barrier of shared memory that the lanes of one warp arrive at; `turn` counts its phases.
 DEVICE void begin_barrier(u64* barrier) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;"
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 32;"
                :: "r"((u32)__cvta_generic_to_shared(barrier)) : "memory");
 }
 
