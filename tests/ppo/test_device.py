@@ -363,13 +363,14 @@ def test_orders_are_those_of_the_cpu(count: int) -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 1.0])
 @pytest.mark.parametrize("most", [1, 5, 100])
-@pytest.mark.parametrize("chunk", [4, 1024])
+@pytest.mark.parametrize(("chunk", "block"), [(4, 64), (1024, 32), (1024, 1 << 13)])
 def test_the_last_episodes(
-    monkeypatch: pytest.MonkeyPatch, chunk: int, share: float, most: int
+    monkeypatch: pytest.MonkeyPatch, chunk: int, block: int, share: float, most: int
 ) -> None:
     from operant.ppo.kernels.triton import episodes
 
     monkeypatch.setattr(episodes, "CHUNK", chunk)
+    monkeypatch.setattr(episodes, "MOST", block)
     random = np.random.default_rng(most)
     ended = random.random((9, 130)) < share
     cut = random.random(ended.shape) < 0.5

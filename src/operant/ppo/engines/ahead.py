@@ -13,6 +13,7 @@ import torch
 
 from operant.ppo.engines.device import DeviceEngine, DeviceEpisodes, copy_all
 from operant.ppo.job import Episodes, Job
+from operant.ppo.kernels.triton.copies import Copies
 from operant.vector.cuda import CudaVecEnv
 
 
@@ -32,9 +33,12 @@ class AheadEngine(DeviceEngine):
         """See `Engine`."""
         self._expected = step
 
-    def _keep_environments(self) -> None:
-        """To be called at the beginning of a rollout."""
-        copy_all(self._unplayed, self._played)
+    def _find_tensors(self) -> None:
+        super()._find_tensors()
+        self._copy = Copies([*self._before, *self._unplayed], [*self._own, *self._played])
+
+    def _copy_trained(self) -> None:
+        self._copy()  # the environments too
 
     def _wait(self) -> np.ndarray:
         summary = super()._wait()

@@ -85,7 +85,6 @@ class DeviceEngine(BaseEngine):
         self._orders = new(ppo.epochs, len(self.buffer), dtype=torch.int32)
         self._parts = new(2, 2, SPLIT, dtype=torch.float64)
         self._active = new(1)  # 0 after the target KL was passed
-        self._figures = new(ppo.epochs * ppo.minibatches, len(FIGURES))
         self._set_exchange()
         self._low, self._rounded = self._rounded_weights()
         limit = self.env.max_episode_steps
@@ -103,12 +102,13 @@ class DeviceEngine(BaseEngine):
         self._told_rates = Exchange((3,), torch.float64, device)
         self._first_step, self._keys = self._told_step.card, self._told_keys.card
         self._rates = self._told_rates.card  # learning rate, clip, Adam's steps so far
-        recent, known = 1 + 2 * RECENT, 1 + 2 * RECENT + 5
-        self._found = Exchange((known + self._figures.numel(),), torch.float64, device)
+        rows, recent, known = ppo.epochs * ppo.minibatches, 1 + 2 * RECENT, 1 + 2 * RECENT + 5
+        self._found = Exchange((known + rows * len(FIGURES),), torch.float64, device)
         found = self._found.card
         self._recent = found[:recent]
         self._checks = found[recent:known]  # bad, epochs, spread, unexplained, Adam's steps
-        self._found_figures = found[known:].view_as(self._figures)
+        self._taken = self._checks[4:]
+        self._figures = found[known:].view(rows, len(FIGURES))
         self._marks = Marks(device)
         self._summary: np.ndarray | None = None
         self._under_way = False
@@ -178,6 +178,7 @@ class DeviceEngine(BaseEngine):
     @torch.no_grad()
     def _collect(self) -> None:
         job, buffer, env = self.job, self.buffer, self.env
+        self._told_step.send()
         fill_uniforms_triton(self._noise, job.config.run.seed, self._first_step)
         if self._low:
             torch._foreach_copy_(list(self._low.values()), self._rounded)
@@ -275,8 +276,10 @@ class DeviceEngine(BaseEngine):
             normalizer.update(b.advantage)
             torch.mul(b.reward, normalizer.scale(), out=b.scaled_reward)
         b.compute_advantages(ppo.gamma, ppo.gae_lambda)
-        # What the values do not explain of their targets is the advantages.
-        variances(b.target, b.advantage, self._parts, self._checks[2:4])
+
+    def _explain(self) -> None:
+        """What the values do not explain of their targets is the advantages."""
+        variances(self.buffer.target, self.buffer.advantage, self._parts, self._checks[2:4])
 
     # update ---------------------------------------------------------------------------------
     def update(self, iteration: int, learning_rate: float, clip: float) -> dict[str, float]:
@@ -312,6 +315,8 @@ class DeviceEngine(BaseEngine):
     def _update(self) -> None:
         job, ppo = self.job, self.job.config.ppo
         self._begin_update()
+        self._explain()
+        self._told_keys.send()
         fill_orders(self._orders, self._keys)
         data = self.buffer.flat(*DATA)
         row = 0
@@ -327,6 +332,8 @@ class DeviceEngine(BaseEngine):
             job.obs_normalizer.update(data[0])
 
     def _begin_update(self) -> None:
+        self._told_rates.send()
+        self._taken.copy_(self._rates[2:])
         self._active.fill_(1.0)
         self._checks[1].fill_(0.0 if self.job.config.ppo.target_kl else self.job.config.ppo.epochs)
 
@@ -336,7 +343,7 @@ class DeviceEngine(BaseEngine):
             self._checks[1] += self._active[0]
 
     def _train_on(self, index: Tensor, data: list[Tensor], figures: Tensor) -> None:
-        """One optimiser step on the samples `index` ``[B]``; writes `figures` ``[6]``."""
+        """One optimiser step on the samples `index` ``[B]``; writes `figures`, float64 ``[6]``."""
         total, some = self._loss(index, *data)
         pieces = torch.autograd.grad(total, self.job.optimizer.parameters, materialize_grads=True)
         with torch.no_grad():
@@ -381,7 +388,7 @@ class DeviceEngine(BaseEngine):
         if self.job.config.run.nan_guard:
             # A bad gradient moves nothing, so that the weights stay good; reported at the end.
             gradient = gradient.nan_to_num(0.0, 0.0, 0.0)
-        adam.step_on_card(gradient, self._rates[0], self._rates[2:], self._active)
+        adam.step_on_card(gradient, self._rates[0], self._taken, self._active)
 
     def _wait(self) -> np.ndarray:
         """The one wait of an iteration: for figures, episodes, and whether all was well."""
@@ -421,15 +428,9 @@ class DeviceEngine(BaseEngine):
     def _do(self, part: str) -> None:
         """A part, between the copies that belong to it: all that is captured."""
         if part == "collect":
-            self._told_step.send()
             self._copy_trained()
-        elif part == "update":
-            self._told_keys.send()
-            self._told_rates.send()
         getattr(self, f"_{part}")()
         if part == "update":
-            self._checks[4:].copy_(self._rates[2:])
-            self._found_figures.copy_(self._figures)
             self._found.fetch()
 
     @property

@@ -37,6 +37,7 @@ from operant.ppo.kernels.cuda.rollout import HopperRollout
 from operant.ppo.kernels.cuda.rollout_source import launch_shape, rollout_source
 from operant.ppo.kernels.cuda.update import PANEL, HopperUpdate, Plan, update_source
 from operant.ppo.kernels.triton.adam import State, adam_step, adding_programs
+from operant.ppo.kernels.triton.copies import Copies
 from operant.ppo.kernels.triton.episodes import last_episodes
 from operant.ppo.kernels.triton.layers import NUMBERS
 from operant.ppo.kernels.triton.moments import SPLIT, advantage_moments
@@ -56,6 +57,7 @@ from operant.ppo.kernels.triton.update import (
 )
 from operant.ppo.kernels.triton.weights import pack_weights
 from operant.vector.cards import is_hopper
+from operant.vector.cuda import Results
 from operant.vector.triton import TritonVecEnv
 
 PROGRAMS = 2
@@ -109,7 +111,7 @@ class FusedKernels(AheadEngine):
             exp_avg=job.optimizer.exp_avg,
             exp_avg_sq=job.optimizer.exp_avg_sq,
             rate=self._rates[0:1],
-            taken=self._rates[2:3],
+            taken=self._taken,
             active=self._active,
         )
         part, first = self._head_columns(nets.actor)
@@ -128,13 +130,16 @@ class FusedKernels(AheadEngine):
             sums=new(programs, SUMS),
         )
         self._set_rollout()
+        last, own = self._results(ppo.num_steps - 1)[:-1], self.env.buffers
+        self._take_over = Copies([own[name] for name in Results._fields[:-1]], last)
         self._moment_parts = new(jobs, 2, SPLIT, dtype=torch.float64)
         self._launches = self._network_launches()
         self._hopper_update = None
         if self._hopper:
             self._hopper_update = HopperUpdate(self._hopper_plan(), self.device)
         if self.device.type == "cuda":
-            self._side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+            self._sides = [torch.cuda.Stream(self.device) for _ in range(2)]  # type: ignore[no-untyped-call]
+        self._apart: set[torch.cuda.Stream] = set()
 
     def _new_samples(self) -> Tensor:
         """Memory for the samples, as the update's kernel wants them."""
@@ -303,8 +308,9 @@ class FusedKernels(AheadEngine):
     def _collect(self) -> None:
         b, env = self.buffer, self.env
         assert isinstance(env, TritonVecEnv)
-        with self._beside():
-            self._keep_environments()
+        with self._beside():  # where the copies are made
+            self._told_step.send()
+        self._read_statistics()
         self._read_weights()
         self._meet()
         given = self._rollout_arguments(env)
@@ -314,9 +320,9 @@ class FusedKernels(AheadEngine):
             self._launch_rollout(given)
         with self._beside():
             last_episodes(b.terminated, b.truncated, b.report, RECENT, self._recent)
-        env.take_over(self._results(b.num_steps - 1))
+        self._take_over()
         if self.job.config.run.nan_guard:
-            self._checks[0] = self._hints.sum()
+            torch.sum(self._hints, 0, dtype=torch.float64, out=self._checks[0])
         self._meet()
 
     def _rollout_arguments(self, env: TritonVecEnv) -> dict[str, Any]:
@@ -368,12 +374,16 @@ class FusedKernels(AheadEngine):
     def _update(self) -> None:
         job, ppo = self.job, self.job.config.ppo
         arrays, step, adam = self._arrays, self._step, job.optimizer
-        self._begin_update()
-        self._read_weights()
         with self._beside():  # arithmetic, beside what waits for memory
+            self._told_keys.send()
             if ppo.normalize_advantage:
                 flat, parts = self.buffer.advantage.view(-1), self._moment_parts
                 advantage_moments(flat, self._keys, ppo.minibatches, parts, arrays.moments)
+        with self._beside(1):
+            self._begin_update()
+            self._read_weights()
+            self._explain()
+        self._read_statistics()
         self._pack_samples()
         self._meet()
         row = 0
@@ -390,6 +400,7 @@ class FusedKernels(AheadEngine):
                     betas=adam.betas,
                     max_norm=ppo.max_grad_norm,
                     guard=job.config.run.nan_guard,
+                    early=self._hopper,
                 )
                 row += 1
             if ppo.target_kl:
@@ -412,17 +423,24 @@ class FusedKernels(AheadEngine):
         train(self._arrays, *first, job)
         self._meet()
 
-    def _beside(self) -> AbstractContextManager[Any]:
+    def _copy_trained(self) -> None:
+        with self._beside():  # until the rollout
+            super()._copy_trained()
+
+    def _beside(self, side: int = 0) -> AbstractContextManager[Any]:
         """What is launched within may run at the same time as what is launched after it, until they
-        `_meet`."""
+        `_meet`. There are two sides."""
         if self.device.type != "cuda":
             return nullcontext()
-        self._side.wait_stream(torch.cuda.current_stream(self.device))
-        return torch.cuda.stream(self._side)
+        stream = self._sides[side]
+        stream.wait_stream(torch.cuda.current_stream(self.device))
+        self._apart.add(stream)
+        return torch.cuda.stream(stream)
 
     def _meet(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.current_stream(self.device).wait_stream(self._side)
+        for stream in self._apart:
+            torch.cuda.current_stream(self.device).wait_stream(stream)
+        self._apart.clear()
 
     def collect(self, iteration: int, step: int) -> Episodes:
         """See `Engine`."""
@@ -446,9 +464,13 @@ class FusedKernels(AheadEngine):
         self._step.addresses.copy_(addresses(self.job.optimizer.parameters, self.device))
 
     def _read_weights(self) -> None:
-        """Copy weights and statistics to where kernels read them; someone may have changed them."""
-        step, normalizer = self._step, self.job.obs_normalizer
+        """Copy weights to where kernels read them; someone may have changed them."""
+        step = self._step
         pack_weights(step.addresses, step.places, step.full, step.low)
+
+    def _read_statistics(self) -> None:
+        """The same for those of the normalisation."""
+        normalizer = self.job.obs_normalizer
         if normalizer is not None:
             self._arrays.statistics[0].copy_(normalizer.mean)
             self._arrays.statistics[1].copy_(normalizer.scale())

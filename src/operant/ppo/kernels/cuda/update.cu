@@ -637,6 +637,7 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_A_PROCESSOR) train_networks(const Update u) {
   extern __shared__ __align__(1024) char memory[];
   if (__cvta_generic_to_shared(memory) != SHARED_BEGIN) __trap();
+  asm volatile("griddepcontrol.launch_dependents;");  // who adds up may begin to wait
 #if NETWORKS == 1
   train<Network0>(u, blockIdx.x, memory);
 #else

@@ -49,6 +49,7 @@ def adam_step(
     betas: tuple[float, float],
     max_norm: float,
     guard: bool,
+    early: bool = False,
 ) -> None:
     """One step, and the figures of the minibatch.
 
@@ -56,10 +57,12 @@ def adam_step(
         state: see there.
         gradients: float32 ``[parts, size]``: added up in their order.
         sums: float32 ``[parts, 8]``: those of the figures.
-        figures: float32 ``[6]``: written, the gradient's norm last.
+        figures: float64 ``[6]``: written, the gradient's norm last.
         eps, betas: Adam's.
         max_norm: how long the gradient may be; 0: any length.
         guard: whether a number that is not finite moves nothing.
+        early: whether it may begin while the kernel before it ends, which is what wrote `gradients`
+            and `sums`, and writes nothing else that is read here.
     """
     count, size = len(state.places), len(state.numbers)
     adding = adding_programs(size)
@@ -81,6 +84,8 @@ def adam_step(
         ROWS=ROWS,
         BLOCK=added,
         OVERLAP=overlap,
+        EARLY=overlap and early,
+        **({"launch_pdl": True} if overlap and early else {}),
     )
     _step[(triton.cdiv(count, block),)](
         *state,
@@ -115,10 +120,15 @@ def _add(
     ROWS: tl.constexpr,  # noqa: N803
     BLOCK: tl.constexpr,  # noqa: N803
     OVERLAP: tl.constexpr,  # noqa: N803
+    EARLY: tl.constexpr,  # noqa: N803
 ):
     if OVERLAP:
         tl.extra.cuda.gdc_launch_dependents()
     rows = tl.arange(0, ROWS)
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    number = tl.load(numbers + place, mask=place < size, other=-1)
+    if EARLY:
+        tl.extra.cuda.gdc_wait()
     if tl.program_id(0) == tl.num_programs(0) - 1:  # beside those that have places
         kinds = tl.arange(0, 8)
         figure = tl.zeros([ROWS, 8], tl.float32)
@@ -128,8 +138,6 @@ def _add(
         tl.store(figures + kinds, tl.sum(figure, 0), mask=kinds < 5)
         tl.store(steps, tl.load(steps) + tl.load(active).to(tl.float64))
     else:
-        place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-        number = tl.load(numbers + place, mask=place < size, other=-1)
         here = number >= 0
         total = tl.zeros([ROWS, BLOCK], tl.float32)
         for first in tl.static_range(0, PARTS, ROWS):  # so that all are being fetched at once
@@ -169,8 +177,8 @@ def _step(
 ):
     j = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = j < count
-    # Fetched while `_add`, which writes none of it, is still running. What ran before that has
-    # ended: `_add` itself does not overlap.
+    # Fetched while `_add`, and perhaps what ran before it, are still running: they write none of
+    # it. What wrote it ended before those began.
     going = tl.load(active + tl.zeros([BLOCK], tl.int32)) > 0.0
     step = tl.load(rate).to(tl.float32)
     mean = tl.load(exp_avg + j, mask=here, other=0.0)

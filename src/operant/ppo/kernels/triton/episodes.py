@@ -9,8 +9,15 @@ from torch import Tensor
 
 from operant.vector.cards import interpreted
 
+PIECES = 1 << 11
+"""Pieces that a rollout is cut into, where they are not small: a program has one, and looks at how
+many episodes ended in each of the others."""
+LEAST = 1 << 10
+"""Environments of a piece, at least."""
 CHUNK = 1 << 10
-"""Steps that a program counts at once."""
+"""Pieces that a program counts at once."""
+MOST = 1 << 13
+"""Environments of a piece, at most."""
 
 
 def last_episodes(
@@ -23,30 +30,36 @@ def last_episodes(
     ``[T, N]``, `report` float32 ``[T, N, 4]`` as `operant.vector.triton.Results` has it.
     """
     steps, envs = terminated.shape
-    counts = torch.empty(steps, dtype=torch.int32, device=terminated.device)
+    block = 1 << 16 if interpreted() else max(LEAST, steps * envs // PIECES)
+    block = min(triton.next_power_of_2(block), triton.next_power_of_2(max(envs, 2)), MOST)
+    pieces = triton.cdiv(envs, block)
+    counts = torch.empty(steps * pieces, dtype=torch.int32, device=terminated.device)
     out.zero_()
-    chunk = min(triton.next_power_of_2(steps), CHUNK)
-    block = min(1 << max(envs - 1, 1).bit_length(), 1 << 16 if interpreted() else 1 << 12)
-    _count[(steps,)](terminated, truncated, counts, ENVS=envs, BLOCK=block)
-    _last[(steps,)](
+    chunk = min(triton.next_power_of_2(len(counts)), CHUNK)
+    _count[(len(counts),)](terminated, truncated, counts, pieces, ENVS=envs, BLOCK=block)
+    _last[(len(counts),)](
         terminated,
         truncated,
         counts,
         report,
         out,
         most,
+        pieces,
         ENVS=envs,
-        STEPS=steps,
+        COUNT=len(counts),
         CHUNK=chunk,
         BLOCK=block,
     )
 
 
 @triton.jit
-def _ended(terminated, truncated, row, here):
-    """Which episodes ended."""
-    over = tl.load(terminated + row, mask=here, other=0) != 0
-    return over | (tl.load(truncated + row, mask=here, other=0) != 0)
+def _ended(terminated, truncated, pieces, ENVS: tl.constexpr, BLOCK: tl.constexpr):  # noqa: N803
+    """Places of a piece, from the last environment to the first, and where episodes ended."""
+    t, piece = tl.program_id(0) // pieces, tl.program_id(0) % pieces
+    i = (piece + 1) * BLOCK - 1 - tl.arange(0, BLOCK)
+    row = t.to(tl.int64) * ENVS + i
+    over = tl.load(terminated + row, mask=i < ENVS, other=0) != 0
+    return row, over | (tl.load(truncated + row, mask=i < ENVS, other=0) != 0)
 
 
 @triton.jit
@@ -54,16 +67,13 @@ def _count(
     terminated,
     truncated,
     counts,
+    pieces,
     ENVS: tl.constexpr,  # noqa: N803
     BLOCK: tl.constexpr,  # noqa: N803
 ):
-    """How many episodes ended at each step."""
-    t = tl.program_id(0).to(tl.int64)
-    total = tl.zeros([BLOCK], tl.int32)
-    for start in range(0, ENVS, BLOCK):
-        i = start + tl.arange(0, BLOCK)
-        total += _ended(terminated, truncated, t * ENVS + i, i < ENVS).to(tl.int32)
-    tl.store(counts + t, tl.sum(total, 0))
+    """How many episodes ended in each piece."""
+    _, done = _ended(terminated, truncated, pieces, ENVS, BLOCK)
+    tl.store(counts + tl.program_id(0), tl.sum(done.to(tl.int32), 0))
 
 
 @triton.jit
@@ -74,28 +84,25 @@ def _last(
     report,
     out,
     most,
+    pieces,
     ENVS: tl.constexpr,  # noqa: N803
-    STEPS: tl.constexpr,  # noqa: N803
+    COUNT: tl.constexpr,  # noqa: N803
     CHUNK: tl.constexpr,  # noqa: N803
     BLOCK: tl.constexpr,  # noqa: N803
 ):
-    """A program has a step, and knows how many episodes ended after it."""
-    t = tl.program_id(0)
+    """Those of a piece, which knows how many episodes ended after it."""
+    own = tl.program_id(0)
     found = tl.full([], 0, tl.int32)
     total = tl.full([], 0, tl.int32)
-    for first in range(0, STEPS, CHUNK):
+    for first in range(0, COUNT, CHUNK):
         each = first + tl.arange(0, CHUNK)
-        ended = tl.load(counts + each, mask=each < STEPS, other=0)
-        found += tl.sum(tl.where(each > t, ended, 0), 0)
+        ended = tl.load(counts + each, mask=each < COUNT, other=0)
+        found += tl.sum(tl.where(each > own, ended, 0), 0)
         total += tl.sum(ended, 0)
-    if t == 0:
+    if own == 0:
         tl.store(out, total.to(tl.float64))
-    enough = tl.minimum(most, found + tl.load(counts + t))
-    start = tl.full([], 0, tl.int32)
-    while found < enough:
-        i = ENVS - 1 - start - tl.arange(0, BLOCK)  # from the last environment to the first
-        row = t.to(tl.int64) * ENVS + i
-        done = _ended(terminated, truncated, row, i >= 0)
+    if (found < most) & (tl.load(counts + own) > 0):
+        row, done = _ended(terminated, truncated, pieces, ENVS, BLOCK)
         rank = found + tl.cumsum(done.to(tl.int32), 0) - 1
         wanted = done & (rank < most)
         gained = tl.load(report + row * 4, mask=wanted, other=0.0)
@@ -103,5 +110,3 @@ def _last(
         length = length.to(tl.int32, bitcast=True)
         tl.store(out + 1 + rank, gained.to(tl.float64), mask=wanted)
         tl.store(out + 1 + most + rank, length.to(tl.float64), mask=wanted)
-        found += tl.sum(done.to(tl.int32), 0)
-        start += BLOCK
