@@ -1,4 +1,4 @@
-"""Rollouts that begin before they are asked for: nobody can tell, but by the clock.
+"""Iterations that begin before they are asked for: nobody can tell, but by the clock.
 
 On a card where there is one, else in Triton's interpreter.
 """
@@ -20,7 +20,7 @@ from operant.ppo.snapshot import snapshot
 
 pytestmark = pytest.mark.filterwarnings("ignore:(invalid|overflow|divide):RuntimeWarning")
 ON_CARD = torch.cuda.is_available()
-ROLLOUT = 7 * 6
+ROLLOUT = 5 * 2
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def _card(request: pytest.FixtureRequest) -> None:
 
 
 class Each(Callback):
-    """Does something after each update, and notes whether a rollout had begun by then."""
+    """Does something after each update, and notes whether the next had begun by then."""
 
     def __init__(self, watches_only: bool, do: Callable[[PPO], Any] | None = None) -> None:
         self.watches_only, self._do = watches_only, do
@@ -48,9 +48,9 @@ TIMES = ("seconds", "sps", "collect_seconds", "advantages_seconds", "update_seco
 
 
 def made(**options: Any) -> PPO:
-    given = {"num_steps": 6, "epochs": 1, "minibatches": 2, "seed": 3, "precision": "fp32"}
+    given = {"num_steps": 2, "epochs": 1, "minibatches": 1, "seed": 3, "precision": "fp32"}
     batch = operant.make(
-        "CartPole-v1", 7, backend="cuda", autoreset_mode="SameStep", max_episode_steps=4
+        "CartPole-v1", 5, backend="cuda", autoreset_mode="SameStep", max_episode_steps=3
     )
     given |= {"normalize_obs": True, "normalize_reward": True, "hidden": (8,)}
     ppo = PPO(batch, device="cuda" if ON_CARD else "cpu", engine="fused", **{**given, **options})
@@ -75,8 +75,8 @@ def differing(one: PPO, other: PPO) -> list[str]:
     return sorted(name for name in a.keys() | b.keys() if a.get(name) != b.get(name))
 
 
-def test_a_rollout_begins_where_nobody_looks() -> None:
-    resting, ahead, alone = made(), made(), made()
+def test_an_iteration_begins_where_nobody_looks() -> None:
+    resting, ahead, alone = (made(learning_rate_schedule="linear") for _ in range(3))
     rests, watches = Each(watches_only=False), Each(watches_only=True)
     resting.learn(4 * ROLLOUT, rests)
     ahead.learn(4 * ROLLOUT, watches)
@@ -89,16 +89,22 @@ def test_a_rollout_begins_where_nobody_looks() -> None:
 
 
 def test_one_that_looks_is_enough_to_wait() -> None:
-    class Other(Callback):
-        def on_rollout(self, ppo: PPO, buffer: Any) -> None:
-            """Comes after the rollout in any case."""
+    class Shaped(Callback):
+        watches_only = True  # which is not true
 
-    watches = Each(watches_only=True)
-    made().learn(2 * ROLLOUT, [watches, Each(watches_only=False)])
-    assert watches.begun == [False, False]
-    watches = Each(watches_only=True)
-    made().learn(2 * ROLLOUT, [watches, Other()])
-    assert watches.begun == [True, False]
+        def on_rollout(self, ppo: PPO, buffer: Any) -> None:
+            buffer.reward *= 0.5
+
+    class Listens(Callback):
+        watches_only = True
+
+        def on_episodes(self, ppo: PPO, episodes: Any) -> None:
+            assert len(episodes)
+
+    for other in (Each(watches_only=False), Shaped(), Listens()):
+        watches = Each(watches_only=True)
+        made().learn(2 * ROLLOUT, [watches, other])
+        assert watches.begun == [False, False]
 
 
 def test_who_stops_finds_no_trace_of_it() -> None:
@@ -116,7 +122,7 @@ def test_who_stops_finds_no_trace_of_it() -> None:
 
 
 def test_an_error_of_a_callback_leaves_no_trace_of_it() -> None:
-    def fail(ppo: PPO) -> None:
+    def fail(*_: Any) -> None:
         raise KeyboardInterrupt
 
     resting, ahead = made(), made()
@@ -125,6 +131,26 @@ def test_an_error_of_a_callback_leaves_no_trace_of_it() -> None:
         with pytest.raises(KeyboardInterrupt):
             ppo.learn(4 * ROLLOUT, each)
         assert each.begun == [promise]
+    assert differing(resting, ahead) == []
+
+
+def test_an_interrupted_iteration_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    resting, ahead = made(), made()
+    resting.learn(ROLLOUT)
+    find = ahead.engine._find_keys  # type: ignore[attr-defined]
+
+    def interrupted(iteration: int) -> None:
+        if iteration == 2:  # while the card does the second one, which was launched before
+            raise KeyboardInterrupt
+        find(iteration)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ahead.engine, "_find_keys", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            ahead.learn(4 * ROLLOUT)
+    assert differing(resting, ahead) == []
+    for ppo in (resting, ahead):
+        ppo.learn(3 * ROLLOUT)
     assert differing(resting, ahead) == []
 
 
@@ -143,15 +169,19 @@ def test_saving_takes_it_back(tmp_path: Path) -> None:
     assert saved[False] == saved[True]
 
 
-def test_tensors_that_moved_are_noticed() -> None:
+def test_broken_promises_are_noticed() -> None:
     def move(ppo: PPO) -> None:
         for parameter in ppo.policy.parameters():
-            parameter.data = parameter.data * 1.5
+            parameter.data = torch.full_like(parameter, 0.01 * ppo.iteration)
 
-    resting, ahead = made(), made()
-    resting.learn(3 * ROLLOUT, Each(False, move))
-    ahead.learn(3 * ROLLOUT, Each(True, move))  # a promise that is broken
-    assert differing(resting, ahead) == []
+    def slow_down(ppo: PPO) -> None:
+        ppo.config = ppo.config.replaced({"ppo.learning_rate": 1e-3 / ppo.iteration})
+
+    for do in (move, slow_down):
+        resting, ahead = made(), made()
+        resting.learn(3 * ROLLOUT, Each(False, do))
+        ahead.learn(3 * ROLLOUT, Each(True, do))
+        assert differing(resting, ahead) == []
 
 
 def test_nothing_begins_after_a_bad_update() -> None:

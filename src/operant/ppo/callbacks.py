@@ -19,9 +19,10 @@ class Callback:
     """Override what you need. ``ppo.stop()`` ends training after the iteration."""
 
     watches_only = False
-    """True: a promise that `on_update` uses nothing but its metrics, ``ppo.stop()``, ``ppo.save()``
-    and the figures of `ppo`; not its environments, policy or buffer. So a card need not wait for
-    it: where all callbacks promise that, the next rollout has begun by then."""
+    """True: a promise that nothing but `on_update` is overridden, and that it uses nothing but its
+    metrics, the figures of `ppo`, ``ppo.stop()`` and ``ppo.save()``; not the policy, environments
+    or buffer. So a card need not wait for it: where all callbacks promise that, the next iteration
+    has begun by then. It is taken back where training stops or is saved."""
 
     def on_rollout(self, ppo: PPO, buffer: RolloutBuffer) -> None:
         """A rollout was collected. The buffer may be changed: rewards, for instance, before

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -83,6 +83,15 @@ class Episodes:
         return cls(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
+class Plan(NamedTuple):
+    """An iteration: what `Engine.collect` and `Engine.update` are asked for in it."""
+
+    iteration: int
+    step: int
+    learning_rate: float
+    clip: float
+
+
 class Engine(Protocol):
     """One way of executing the loop ``collect -> advantages -> update``."""
 
@@ -108,14 +117,13 @@ class Engine(Protocol):
         """Train on the buffer; figures about it, means over all minibatches, and the share of the
         targets' variance that the values explain. The policy is in training mode afterwards."""
 
-    def expect(self, step: int | None) -> None:
-        """Told before an update: the next `collect` will be asked for `step`, and until then nobody
-        looks at environments, policy or buffer, so a rollout may begin after the update. None: that
-        is not known."""
+    def expect(self, plan: Plan | None) -> None:
+        """Told before an update what will be asked for next, if nobody looks at environments,
+        policy or buffer until that has ended: the engine may begin with it after the update."""
 
     def retract(self) -> None:
-        """Put the environments back to where they were before a rollout that began by itself, if
-        one did."""
+        """Put everything back to where it was before an iteration that began by itself and has not
+        ended, if one did."""
 
     def keep(self) -> None:
         """Remember, before `collect`, what an iteration changes in the policy and the optimiser. An

@@ -23,7 +23,7 @@ from operant.ppo.config import Config, dotted_name
 from operant.ppo.config_file import resolved
 from operant.ppo.engines.choose import choose_device, choose_engine
 from operant.ppo.guard import NonFiniteError
-from operant.ppo.job import Episodes, Job
+from operant.ppo.job import Episodes, Job, Plan
 from operant.ppo.policy import add_return_normalizer, configured_policy
 from operant.ppo.recent import Recent
 from operant.ppo.schedule import scheduled
@@ -209,11 +209,13 @@ class PPO:
 
     def _collect_and_update(self, total: int, callbacks: list[Callback]) -> dict[str, float]:
         began = time.perf_counter()
-        episodes = self.engine.collect(self.iteration, self.steps // self.env.num_envs)
+        plan = self._plan(total)
+        assert plan is not None
+        episodes = self.engine.collect(plan.iteration, plan.step)
         collected = time.perf_counter()
         for callback in callbacks:
             callback.on_rollout(self, self.engine.buffer)
-        listening = [c for c in callbacks if _listens(c)]
+        listening = [c for c in callbacks if _overrides(c, "on_episodes")]
         if listening and len(episodes):  # looked at only if someone listens: it may take a wait
             for callback in listening:
                 callback.on_episodes(self, episodes)
@@ -221,21 +223,33 @@ class PPO:
         called = time.perf_counter()
         self.engine.advantages()
         estimated = time.perf_counter()
-        following = self.steps + len(self.engine.buffer)
-        watched = following >= total or self._stopping or any(map(_needs_rest, callbacks))
-        self.engine.expect(None if watched else following // self.env.num_envs)
-        ppo, progress = self.config.ppo, self.steps / total
-        rate = scheduled(ppo.learning_rate, ppo.learning_rate_schedule, progress)
-        clip = scheduled(ppo.clip, ppo.clip_schedule, progress)
-        figures = self.engine.update(self.iteration, rate, clip)
+        following = None
+        if all(map(_only_watches, callbacks)) and not self._stopping:
+            following = self._plan(total, 1)
+        self.engine.expect(following)
+        figures = self.engine.update(plan.iteration, plan.learning_rate, plan.clip)
         ended = time.perf_counter()
         self._count(episodes)
         parts = (collected - began, estimated - called, ended - estimated)
         self.timings = Timings(*(self.engine.timings() or parts))
-        figures["learning_rate"], figures["clip"] = rate, clip
+        figures["learning_rate"], figures["clip"] = plan.learning_rate, plan.clip
         for name, seconds in self.timings._asdict().items():
             figures[f"{name}_seconds"] = seconds
         return figures
+
+    def _plan(self, total: int, later: int = 0) -> Plan | None:
+        """The iteration that comes now, or `later`; None after the last."""
+        ppo, steps = self.config.ppo, self.steps + later * len(self.engine.buffer)
+        return (
+            None
+            if steps >= total
+            else Plan(
+                self.iteration + later,
+                steps // self.env.num_envs,
+                scheduled(ppo.learning_rate, ppo.learning_rate_schedule, steps / total),
+                scheduled(ppo.clip, ppo.clip_schedule, steps / total),
+            )
+        )
 
     def _count(self, episodes: Episodes) -> None:
         self.episodes += len(episodes)
@@ -355,15 +369,15 @@ class PPO:
             )
 
 
-def _listens(callback: Callback) -> bool:
-    """Whether a callback has an ``on_episodes`` of its own."""
-    return getattr(callback.on_episodes, "__func__", None) is not Callback.on_episodes
+def _overrides(callback: Callback, name: str) -> bool:
+    """Whether a callback has a method of its own."""
+    return getattr(getattr(callback, name), "__func__", None) is not getattr(Callback, name)
 
 
-def _needs_rest(callback: Callback) -> bool:
-    """Whether nothing may happen until a callback's ``on_update`` has returned."""
-    own = getattr(callback.on_update, "__func__", None) is not Callback.on_update
-    return own and not callback.watches_only
+def _only_watches(callback: Callback) -> bool:
+    """Whether the next iteration need not wait for a callback."""
+    others = ("on_rollout", "on_episodes")
+    return callback.watches_only and not any(_overrides(callback, name) for name in others)
 
 
 def env_name(env: str | type[Env] | BaseVecEnv) -> str:

@@ -1,66 +1,90 @@
-"""A rollout that has begun before it is asked for.
+"""An iteration that has begun before it is asked for.
 
-Between two iterations the host reads figures, counts episodes and calls back, and the card would
-wait for it. Where nobody looks at anything but figures, the next rollout begins as soon as the last
-update is known to be good. Whoever looks after all gets it taken back: what a rollout changes is
-copied before.
+Between two iterations the host reads figures, counts episodes and calls back, and within one it
+checks the policy and launches what comes next: the card would wait for it. Where nobody looks at
+anything but figures, all of the next iteration is launched as soon as the last one is known to be
+good. Whoever looks after all gets it taken back: what an iteration changes is copied before.
 """
 
 from __future__ import annotations
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from operant.ppo.engines.device import DeviceEngine, DeviceEpisodes, copy_all
-from operant.ppo.job import Episodes, Job
+from operant.ppo.job import Episodes, Plan
 from operant.ppo.kernels.triton.copies import Copies
-from operant.vector.cuda import CudaVecEnv
 
 
 class AheadEngine(DeviceEngine):
-    """An engine whose rollouts change environments and nothing else: no layer of the policy, and no
-    random generator."""
+    """An engine whose iterations change the environments, what is trained, and its own memory, but
+    no random generator."""
 
-    def __init__(self, job: Job) -> None:
-        assert isinstance(job.env, CudaVecEnv)
-        self._played = job.env.memory()
-        self._unplayed = [torch.empty_like(tensor) for tensor in self._played]
-        self._expected: int | None = None
-        self._begun: int | None = None  # the step at which a rollout began that nobody asked for
-        super().__init__(job)
+    _expected: Plan | None = None
+    _begun: Plan | None = None
+    """What was launched without being asked for."""
+    _adopted: Plan | None = None
+    """The same, once it was asked for, until it has ended."""
 
-    def expect(self, step: int | None) -> None:
-        """See `Engine`."""
-        self._expected = step
+    def _to_keep(self) -> list[Tensor]:
+        return [*self._trained(), self._carry, *self.env.memory()]
 
     def _find_tensors(self) -> None:
         super()._find_tensors()
-        self._copy = Copies([*self._before, *self._unplayed], [*self._own, *self._played])
+        self._copy = Copies(self._before, self._own)
 
-    def _copy_trained(self) -> None:
-        self._copy()  # the environments too
+    def _keep(self) -> None:
+        self._copy()
+
+    def expect(self, plan: Plan | None) -> None:
+        """See `Engine`."""
+        self._expected = plan
 
     def _wait(self) -> np.ndarray:
         summary = super()._wait()
-        expected, self._expected = self._expected, None
-        if expected is not None and np.isfinite(summary).all():
-            self._begin(expected)
-            self._begun = expected
+        self._adopted = None
+        plan, self._expected = self._expected, None
+        if plan is not None and np.isfinite(summary).all():
+            self._begun = plan
+            self._begin(plan.step)
+            super().advantages()
+            self._train(plan.iteration, plan.learning_rate, plan.clip)
         return summary
 
     def collect(self, iteration: int, step: int) -> Episodes:
         """See `Engine`."""
-        if self._begun != step or self._places.changed():
+        plan = self._begun
+        if plan is None or plan[:2] != (iteration, step) or self._places.changed():
             self.retract()
             return super().collect(iteration, step)
-        self._begun = self._expected = self._summary = None
+        self._adopted, self._begun, self._summary = plan, None, None
         return DeviceEpisodes(self)
+
+    def advantages(self) -> None:
+        """See `Engine`."""
+        if self._adopted is None:
+            super().advantages()
+
+    def _train(self, iteration: int, learning_rate: float, clip: float) -> None:
+        plan = self._adopted
+        if plan is not None and plan[2:] == (learning_rate, clip):
+            return
+        if plan is not None:  # someone changed the configuration: once more
+            self.retract()
+            super().collect(iteration, plan.step)
+            super().advantages()
+        super()._train(iteration, learning_rate, clip)
+
+    def undo(self) -> None:
+        """See `Engine`. The environments stay where something went wrong."""
+        super().undo()
+        self._adopted = None
 
     @torch.no_grad()
     def retract(self) -> None:
         """See `Engine`. The buffer keeps the rollout."""
-        if self._begun is not None:
-            self._begun = None
+        if self._begun is not None or self._adopted is not None:
+            self._begun = self._adopted = None
             with self._on_device():
-                copy_all(self._played, self._unplayed)
-            self._prepare("update")
+                copy_all(self._own, self._before)

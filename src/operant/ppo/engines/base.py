@@ -13,7 +13,7 @@ from operant.buffers.advantages import discounted_returns
 from operant.buffers.rollout import RolloutBuffer
 from operant.models.distributions import masked
 from operant.ppo.guard import NonFiniteError
-from operant.ppo.job import Job
+from operant.ppo.job import Job, Plan
 
 FIGURES = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "grad_norm")
 """What an update reports of each minibatch."""
@@ -91,8 +91,8 @@ class BaseEngine:
                 return int(bad[0])
         return None
 
-    # a rollout before it is asked for --------------------------------------------------------
-    def expect(self, step: int | None) -> None:
+    # an iteration before it is asked for ----------------------------------------------------
+    def expect(self, plan: Plan | None) -> None:
         """See `Engine`. Nothing is begun: the host that computes has nothing to wait for."""
 
     def retract(self) -> None:
@@ -107,7 +107,8 @@ class BaseEngine:
     @torch.no_grad()
     def undo(self) -> None:
         """Put the copies back; see `Engine`."""
-        for tensor, good in zip(self._trained(), self._before, strict=True):
+        trained = self._trained()
+        for tensor, good in zip(trained, self._before[: len(trained)], strict=True):
             tensor.copy_(good)
         self.job.optimizer.count = self._count_before
 

@@ -60,17 +60,15 @@ class Marks:
             self._now[moment].record(torch.cuda.current_stream(self._device))
         else:
             self._now[moment] = time.perf_counter()
-        if moment == 3:
-            self._complete = self._now
 
     def wait(self) -> None:
-        """Wait for the last moment of the last iteration."""
-        if self._complete is not None and self._device.type == "cuda":
-            self._complete[3].synchronize()
+        """Wait for the last moment of the iteration, which was noted."""
+        self._complete = self._now
+        if self._device.type == "cuda":
+            self._now[3].synchronize()
 
     def seconds(self) -> tuple[float, float, float] | None:
-        """Between the moments of the last iteration whose end was noted, and waited for; None
-        before there is one."""
+        """Between the moments of the last iteration that was waited for; None before the first."""
         if self._complete is None:
             return None
         pairs = itertools.pairwise(self._complete)

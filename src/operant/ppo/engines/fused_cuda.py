@@ -423,9 +423,9 @@ class FusedKernels(AheadEngine):
         train(self._arrays, *first, job)
         self._meet()
 
-    def _copy_trained(self) -> None:
+    def _keep(self) -> None:
         with self._beside():  # until the rollout
-            super()._copy_trained()
+            super()._keep()
 
     def _beside(self, side: int = 0) -> AbstractContextManager[Any]:
         """What is launched within may run at the same time as what is launched after it, until they
