@@ -8,6 +8,8 @@ good. Whoever looks after all gets it taken back: what an iteration changes is c
 
 from __future__ import annotations
 
+from math import isfinite
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -26,6 +28,8 @@ class AheadEngine(DeviceEngine):
     """What was launched without being asked for."""
     _adopted: Plan | None = None
     """The same, once it was asked for, until it has ended."""
+    _next_step = -1
+    """Where the next rollout begins, as the card counts."""
 
     def _to_keep(self) -> list[Tensor]:
         return [*self._trained(), self._carry, *self.env.memory()]
@@ -45,12 +49,28 @@ class AheadEngine(DeviceEngine):
         summary = super()._wait()
         self._adopted = None
         plan, self._expected = self._expected, None
-        if plan is not None and np.isfinite(summary).all():
+        # The sum of good numbers may overflow; then the next one waits.
+        if plan is not None and plan.step == self._next_step and isfinite(np.add.reduce(summary)):
             self._begun = plan
-            self._begin(plan.step)
+            self._play(plan.step)
             super().advantages()
             self._train(plan.iteration, plan.learning_rate, plan.clip)
         return summary
+
+    def _begin(self, step: int) -> None:
+        """Play, after someone may have changed anything."""
+        self._told_step.host[0] = step
+        self._run("ready")
+        self._play(step)
+
+    def _play(self, step: int) -> None:
+        """Play after an update."""
+        super()._begin(step)
+        self._next_step = step + self.buffer.num_steps
+
+    def _ready(self) -> None:
+        """Tell kernels what an update leaves behind for the next rollout: for the first."""
+        self._told_step.send()
 
     def collect(self, iteration: int, step: int) -> Episodes:
         """See `Engine`."""

@@ -304,15 +304,15 @@ class FusedKernels(AheadEngine):
         return {}, []
 
     # collect --------------------------------------------------------------------------------
+    def _ready(self) -> None:
+        super()._ready()
+        self._read_statistics()
+        self._read_weights()
+
     @torch.no_grad()
     def _collect(self) -> None:
         b, env = self.buffer, self.env
         assert isinstance(env, TritonVecEnv)
-        with self._beside():  # where the copies are made
-            self._told_step.send()
-        self._read_statistics()
-        self._read_weights()
-        self._meet()
         given = self._rollout_arguments(env)
         if self._hopper_rollout is not None:
             self._hopper_rollout(given, b.num_steps)
@@ -383,6 +383,7 @@ class FusedKernels(AheadEngine):
             self._begin_update()
             self._read_weights()
             self._explain()
+            self._first_step += self.buffer.num_steps
         self._read_statistics()
         self._pack_samples()
         self._meet()
@@ -408,6 +409,7 @@ class FusedKernels(AheadEngine):
                 self._active.mul_(kl <= ppo.target_kl)
         if job.obs_normalizer is not None:
             job.obs_normalizer.update(self.buffer.flat("obs")[0])
+            self._read_statistics()
 
     def _train_networks(self, job: int) -> None:
         """Launch the kernels of a minibatch; those of two networks side by side."""
@@ -422,10 +424,6 @@ class FusedKernels(AheadEngine):
                 train(self._arrays, *launch, job)
         train(self._arrays, *first, job)
         self._meet()
-
-    def _keep(self) -> None:
-        with self._beside():  # until the rollout
-            super()._keep()
 
     def _beside(self, side: int = 0) -> AbstractContextManager[Any]:
         """What is launched within may run at the same time as what is launched after it, until they
@@ -487,6 +485,8 @@ def _processors(device: torch.device) -> int:
 
 class FusedCudaEngine(FusedKernels, GraphEngine):
     """See `operant.ppo.job.Engine`."""
+
+    parts = ("ready", *GraphEngine.parts)
 
     def _compile_level(self) -> str:
         return "off"
