@@ -238,7 +238,7 @@ def test_the_gradient_is_autograds(
 
     if precision == "bf16" and not in_bf16(task, hidden, activation):
         pytest.skip("too wide for bf16")
-    # Without graphs: they would want a rollout, and its kernel takes longest to compile.
+    # Without graphs, and without a rollout: its kernel takes longest to compile.
     monkeypatch.setattr(fused_cuda, "FusedCudaEngine", fused_cuda.FusedKernels)
     ppo = made(
         {**tasks, "Locked": Locked, "Wide": Wide}[task],
@@ -257,6 +257,9 @@ def test_the_gradient_is_autograds(
         ppo.policy.obs_normalizer.update(
             3 * torch.randn(50, ppo.engine.buffer.obs[0, 0].numel()).to(DEVICE)
         )
+    monkeypatch.setattr(ppo.engine, "_collect", ppo.engine._told_keys.send)
+    ppo.engine.collect(0, 0)
+    ppo.engine.advantages()
     filled(ppo)
     before = [p.detach().clone() for p in ppo.policy.parameters()]
     wanted, loss = exact(ppo)

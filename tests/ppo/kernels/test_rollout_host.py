@@ -316,7 +316,7 @@ def test_hints_tell_of_what_is_not_finite(card: pytest.MonkeyPatch, gift: int, s
     ppo = PPO(
         batch, device=DEVICE, engine="fused", precision="bf16", num_steps=steps, minibatches=1
     )
-    ppo.engine._collect()
+    ppo.engine.collect(0, 0)
     hints = ppo.engine._hints.cpu().numpy()
     if gift < 2 and steps > 2:
         assert np.isnan(hints).sum() == 2  # of both warps that act
@@ -333,7 +333,7 @@ def test_hints_tell_of_final_observations(
     )
     given = {"num_steps": 3, "minibatches": 1, **options}
     ppo = PPO(batch, device=DEVICE, engine="fused", precision="bf16", **given)
-    ppo.engine._collect()
+    ppo.engine.collect(0, 0)
     assert ppo.engine.buffer.truncated[-1].all()
     assert ppo.engine.buffer.obs.isfinite().all()
     assert np.isnan(ppo.engine._hints.cpu().numpy()).sum() >= 2
@@ -341,11 +341,11 @@ def test_hints_tell_of_final_observations(
 
 def test_values_of_final_observations_are_looked_at(card: pytest.MonkeyPatch, tasks: Tasks) -> None:
     ppo = made(tasks["Turns"], 21, hidden=(16,))
-    ppo.engine._collect()
+    ppo.engine.collect(0, 0)
     assert (ppo.engine._hints == 0).all()
     with torch.no_grad():
         ppo.policy.critic_head.bias.fill_(torch.inf)
-    ppo.engine._collect()
+    ppo.engine.collect(0, 0)
     assert np.isnan(ppo.engine._hints.cpu().numpy()).sum() == 2
 
 
@@ -356,5 +356,5 @@ def test_what_has_no_probability_is_never_chosen(card: pytest.MonkeyPatch, tasks
         ppo.policy.actor_head.weight.zero_()
         for bias, allowed in [((-torch.inf, 0.0, -torch.inf), {1}), ((torch.nan,) * 3, {2})]:
             ppo.policy.actor_head.bias.copy_(torch.tensor(bias, device=DEVICE))
-            ppo.engine._collect()
+            ppo.engine.collect(0, 0)
             assert set(ppo.engine.buffer.action.flatten().tolist()) == allowed

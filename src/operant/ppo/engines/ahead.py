@@ -52,25 +52,28 @@ class AheadEngine(DeviceEngine):
         # The sum of good numbers may overflow; then the next one waits.
         if plan is not None and plan.step == self._next_step and isfinite(np.add.reduce(summary)):
             self._begun = plan
-            self._play(plan.step)
+            self._play(plan.iteration, plan.step)
             super().advantages()
-            self._train(plan.iteration, plan.learning_rate, plan.clip)
+            self._train(plan.learning_rate, plan.clip)
         return summary
 
-    def _begin(self, step: int) -> None:
+    def _begin(self, iteration: int, step: int) -> None:
         """Play, after someone may have changed anything."""
         self._told_step.host[0] = step
+        self._told_rates.host[2] = self.job.optimizer.count
         self._run("ready")
-        self._play(step)
+        self._play(iteration, step)
 
-    def _play(self, step: int) -> None:
+    def _play(self, iteration: int, step: int) -> None:
         """Play after an update."""
-        super()._begin(step)
+        super()._begin(iteration, step)
         self._next_step = step + self.buffer.num_steps
 
     def _ready(self) -> None:
         """Tell kernels what an update leaves behind for the next rollout: for the first."""
         self._told_step.send()
+        self._told_rates.send()
+        self._taken.copy_(self._rates[2:])
 
     def collect(self, iteration: int, step: int) -> Episodes:
         """See `Engine`."""
@@ -86,15 +89,15 @@ class AheadEngine(DeviceEngine):
         if self._adopted is None:
             super().advantages()
 
-    def _train(self, iteration: int, learning_rate: float, clip: float) -> None:
+    def _train(self, learning_rate: float, clip: float) -> None:
         plan = self._adopted
         if plan is not None and plan[2:] == (learning_rate, clip):
             return
         if plan is not None:  # someone changed the configuration: once more
             self.retract()
-            super().collect(iteration, plan.step)
+            super().collect(plan.iteration, plan.step)
             super().advantages()
-        super()._train(iteration, learning_rate, clip)
+        super()._train(learning_rate, clip)
 
     def undo(self) -> None:
         """See `Engine`. The environments stay where something went wrong."""

@@ -156,12 +156,15 @@ class DeviceEngine(BaseEngine):
         if self._places.changed():
             self._reconnect()
         self._summary = None
-        self._begin(step)
+        self._begin(iteration, step)
         return DeviceEpisodes(self)
 
-    def _begin(self, step: int) -> None:
+    def _begin(self, iteration: int, step: int) -> None:
         """Let the card play, from step `step` on."""
         self._told_step.host[0] = step
+        if self._keys_for != iteration:
+            self._find_keys(iteration)
+        self._told_keys.host[:] = self._next_keys
         self._under_way = True
         self._marks.note(0)
         self._run("collect")
@@ -298,17 +301,14 @@ class DeviceEngine(BaseEngine):
                 "the policy's tensors were replaced after its rollout was collected; "
                 "do that in on_update, or change them in place"
             )
-        self._train(iteration, learning_rate, clip)
+        self._train(learning_rate, clip)
         self._find_keys(iteration + 1)  # while the card works
         figures = self._figures_of(self._wait(), iteration)
         self.env.check_rules()  # the card was waited for already
         return figures
 
-    def _train(self, iteration: int, learning_rate: float, clip: float) -> None:
+    def _train(self, learning_rate: float, clip: float) -> None:
         """Let the card train."""
-        if self._keys_for != iteration:
-            self._find_keys(iteration)
-        self._told_keys.host[:] = self._next_keys
         self._told_rates.host[:] = learning_rate, clip, self.job.optimizer.count
         self._run("update")
         self._marks.note(3)
@@ -341,6 +341,9 @@ class DeviceEngine(BaseEngine):
     def _begin_update(self) -> None:
         self._told_rates.send()
         self._taken.copy_(self._rates[2:])
+        self._begin_epochs()
+
+    def _begin_epochs(self) -> None:
         self._active.fill_(1.0)
         self._checks[1].fill_(0.0 if self.job.config.ppo.target_kl else self.job.config.ppo.epochs)
 

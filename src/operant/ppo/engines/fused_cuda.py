@@ -313,6 +313,8 @@ class FusedKernels(AheadEngine):
     def _collect(self) -> None:
         b, env = self.buffer, self.env
         assert isinstance(env, TritonVecEnv)
+        with self._beside(1):
+            self._told_keys.send()
         given = self._rollout_arguments(env)
         if self._hopper_rollout is not None:
             self._hopper_rollout(given, b.num_steps)
@@ -320,6 +322,8 @@ class FusedKernels(AheadEngine):
             self._launch_rollout(given)
         with self._beside():
             last_episodes(b.terminated, b.truncated, b.report, RECENT, self._recent)
+        with self._beside(1):
+            self._first_step += b.num_steps
         self._take_over()
         if self.job.config.run.nan_guard:
             torch.sum(self._hints, 0, dtype=torch.float64, out=self._checks[0])
@@ -371,19 +375,23 @@ class FusedKernels(AheadEngine):
         super()._check_update(figures, iteration)
 
     # update ---------------------------------------------------------------------------------
+    def _advantages(self) -> None:
+        with self._beside():  # what an update needs, and does not wait for advantages
+            self._begin_epochs()
+            self._read_weights()
+        super()._advantages()
+        self._meet()
+
     def _update(self) -> None:
         job, ppo = self.job, self.job.config.ppo
         arrays, step, adam = self._arrays, self._step, job.optimizer
         with self._beside():  # arithmetic, beside what waits for memory
-            self._told_keys.send()
             if ppo.normalize_advantage:
                 flat, parts = self.buffer.advantage.view(-1), self._moment_parts
                 advantage_moments(flat, self._keys, ppo.minibatches, parts, arrays.moments)
         with self._beside(1):
-            self._begin_update()
-            self._read_weights()
+            self._told_rates.send()
             self._explain()
-            self._first_step += self.buffer.num_steps
         self._read_statistics()
         self._pack_samples()
         self._meet()
