@@ -1,7 +1,7 @@
 """Every kernel of the card once or a few times, on odd sizes, for the checker of memory accesses.
 
-    compute-sanitizer --tool memcheck python benchmarks/sanitize.py [environments fused]
-    compute-sanitizer --tool racecheck python benchmarks/sanitize.py [environments fused]
+    compute-sanitizer --tool memcheck python benchmarks/sanitize.py [environments training fused]
+    compute-sanitizer --tool racecheck python benchmarks/sanitize.py [environments training fused]
 
 It compares with the host's figures too, and says what is done.
 """
@@ -117,11 +117,13 @@ def fused(env: str, precision: str, options: dict[str, Any], num_envs: int = 77)
 
 
 if __name__ == "__main__":
-    parts = sys.argv[1:] or ["environments", "fused"]
+    parts = sys.argv[1:] or ["environments", "training", "fused"]
     said = []
     if "environments" in parts:
-        said.append(f"{environments()} steps equal to the host's, advantages too")
+        said.append(f"{environments()} steps equal to the host's")
+    if "training" in parts:
         training()
+        said.append("advantages equal to the host's")
     if "fused" in parts:
         for job in TRAININGS:
             fused(*job)

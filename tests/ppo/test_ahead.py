@@ -52,7 +52,7 @@ def made(**options: Any) -> PPO:
     batch = operant.make(
         "CartPole-v1", 5, backend="cuda", autoreset_mode="SameStep", max_episode_steps=3
     )
-    given |= {"normalize_obs": True, "normalize_reward": True, "hidden": (8,)}
+    given |= {"normalize_obs": True, "normalize_reward": True, "hidden": (8,), "shared": True}
     ppo = PPO(batch, device="cuda" if ON_CARD else "cpu", engine="fused", **{**given, **options})
     assert ppo.engine.name == "fused", ppo.engine_reason
     return ppo
@@ -78,11 +78,11 @@ def differing(one: PPO, other: PPO) -> list[str]:
 def test_an_iteration_begins_where_nobody_looks() -> None:
     resting, ahead, alone = (made(learning_rate_schedule="linear") for _ in range(3))
     rests, watches = Each(watches_only=False), Each(watches_only=True)
-    resting.learn(4 * ROLLOUT, rests)
-    ahead.learn(4 * ROLLOUT, watches)
-    alone.learn(4 * ROLLOUT)
-    assert rests.begun == [False] * 4
-    assert watches.begun == [True, True, True, False]
+    resting.learn(3 * ROLLOUT, rests)
+    ahead.learn(3 * ROLLOUT, watches)
+    alone.learn(3 * ROLLOUT)
+    assert rests.begun == [False] * 3
+    assert watches.begun == [True, True, False]
     assert rests.metrics == watches.metrics
     assert resting.episodes == ahead.episodes > 0
     assert differing(resting, ahead) == differing(resting, alone) == []
@@ -117,7 +117,7 @@ def test_who_stops_finds_no_trace_of_it() -> None:
     assert differing(resting, ahead) == []
     assert ahead.policy.training == resting.policy.training
     for ppo in (resting, ahead):
-        ppo.learn(4 * ROLLOUT)
+        ppo.learn(3 * ROLLOUT)
     assert differing(resting, ahead) == []
 
 
@@ -150,7 +150,7 @@ def test_an_interrupted_iteration_leaves_no_trace(monkeypatch: pytest.MonkeyPatc
             ahead.learn(4 * ROLLOUT)
     assert differing(resting, ahead) == []
     for ppo in (resting, ahead):
-        ppo.learn(3 * ROLLOUT)
+        ppo.learn(2 * ROLLOUT)
     assert differing(resting, ahead) == []
 
 
@@ -164,7 +164,7 @@ def test_saving_takes_it_back(tmp_path: Path) -> None:
                 ppo.save(folder)
 
         ppo = made()
-        ppo.learn(4 * ROLLOUT, Each(promise, save))
+        ppo.learn(3 * ROLLOUT, Each(promise, save))
         saved[promise] = (everything(ppo), everything(PPO.load(folder, ppo.env)))
     assert saved[False] == saved[True]
 
@@ -179,8 +179,8 @@ def test_broken_promises_are_noticed() -> None:
 
     for do in (move, slow_down):
         resting, ahead = made(), made()
-        resting.learn(3 * ROLLOUT, Each(False, do))
-        ahead.learn(3 * ROLLOUT, Each(True, do))
+        resting.learn(2 * ROLLOUT, Each(False, do))
+        ahead.learn(2 * ROLLOUT, Each(True, do))
         assert differing(resting, ahead) == []
 
 

@@ -130,11 +130,11 @@ TRAINING = [
     (order._orders, {"BITS": 10, "WALK": True, **BLOCK}, {"out": "i32", "keys": "i64"}),
     (
         episodes._last,
-        {"ENVS": 1000, "STEPS": 16, "CHUNK": 8, **BLOCK},
+        {"ENVS": 1000, "COUNT": 64, "CHUNK": 8, **BLOCK},
         {"terminated": "i1", "truncated": "i1", "counts": "i32", "out": "fp64"},
     ),
 ]
-NUMBERS |= {name: "i32" for name in ("seed_low", "seed_high", "count", "most")}
+NUMBERS |= {name: "i32" for name in ("seed_low", "seed_high", "count", "most", "pieces")}
 
 
 for env, arch, modes in json.loads(sys.argv[1]):
