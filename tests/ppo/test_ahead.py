@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box, Discrete
 
 import operant
+from operant.lang import where
 from operant.models import PPO
 from operant.ppo.callbacks import Callback
+from operant.ppo.guard import NonFiniteError
 from operant.ppo.snapshot import snapshot
 
 pytestmark = pytest.mark.filterwarnings("ignore:(invalid|overflow|divide):RuntimeWarning")
@@ -44,13 +47,20 @@ class Each(Callback):
             self._do(ppo)
 
 
+class Watches(Callback):
+    watches_only = True
+
+    def on_update(self, ppo: PPO, metrics: dict[str, float]) -> None:
+        """Sees figures."""
+
+
 TIMES = ("seconds", "sps", "collect_seconds", "advantages_seconds", "update_seconds")
 
 
-def made(**options: Any) -> PPO:
+def made(env: Any = "CartPole-v1", num_envs: int = 5, **options: Any) -> PPO:
     given = {"num_steps": 2, "epochs": 1, "minibatches": 1, "seed": 3, "precision": "fp32"}
     batch = operant.make(
-        "CartPole-v1", 5, backend="cuda", autoreset_mode="SameStep", max_episode_steps=3
+        env, num_envs, backend="cuda", autoreset_mode="SameStep", max_episode_steps=3
     )
     given |= {"normalize_obs": True, "normalize_reward": True, "hidden": (8,), "shared": True}
     ppo = PPO(batch, device="cuda" if ON_CARD else "cpu", engine="fused", **{**given, **options})
@@ -79,7 +89,7 @@ def test_an_iteration_begins_where_nobody_looks() -> None:
     resting, ahead, alone = (made(learning_rate_schedule="linear") for _ in range(3))
     rests, watches = Each(watches_only=False), Each(watches_only=True)
     resting.learn(3 * ROLLOUT, rests)
-    ahead.learn(3 * ROLLOUT, watches)
+    ahead.learn(3 * ROLLOUT, [watches, Watches()])
     alone.learn(3 * ROLLOUT)
     assert rests.begun == [False] * 3
     assert watches.begun == [True, True, False]
@@ -101,7 +111,11 @@ def test_one_that_looks_is_enough_to_wait() -> None:
         def on_episodes(self, ppo: PPO, episodes: Any) -> None:
             assert len(episodes)
 
-    for other in (Each(watches_only=False), Shaped(), Listens()):
+    class Anew(Watches):
+        def on_update(self, ppo: PPO, metrics: dict[str, float]) -> None:
+            assert ppo.env.get_state()
+
+    for other in (Each(watches_only=False), Shaped(), Listens(), Anew()):
         watches = Each(watches_only=True)
         made().learn(2 * ROLLOUT, [watches, other])
         assert watches.begun == [False, False]
@@ -195,3 +209,51 @@ def test_nothing_begins_after_a_bad_update() -> None:
     watches = Each(watches_only=True)
     ppo.learn(3 * ROLLOUT, watches)
     assert watches.begun == [False, False]
+
+
+@pytest.mark.parametrize("promise", [False, True])
+def test_a_bad_iteration_that_began_by_itself_is_undone(promise: bool) -> None:
+    class Fades(operant.Env):
+        """Gives NaN at the third step of an episode."""
+
+        class State(NamedTuple):
+            x: float
+            steps: int
+
+        observation_space = Box(-np.inf, np.inf, (1,))
+        action_space = Discrete(2)
+        max_episode_steps = 9
+
+        def reset(random):
+            return Fades.State(random[0], 0)
+
+        def step(state, action):
+            bad = where(state.steps == 2, float("nan"), 1.0)
+            return Fades.State(state.x, state.steps + 1), bad, False
+
+        def observe(state):
+            return (state.x,)
+
+    ppo = made(Fades, normalize_reward=False)
+    each = Each(promise)
+    with pytest.raises(NonFiniteError, match="reward"):
+        ppo.learn(4 * ROLLOUT, each)
+    assert each.begun == [promise]
+    good = made(Fades, normalize_reward=False).learn(ROLLOUT)
+    assert ppo.steps == good.steps == ROLLOUT
+    assert ppo.optimizer.count == good.optimizer.count
+    for ours, theirs in zip(ppo.policy.parameters(), good.policy.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not ON_CARD, reason="needs an NVIDIA GPU")
+@pytest.mark.parametrize("precision", ["bf16", "tf32"])
+@pytest.mark.parametrize("target_kl", [0.0, 1e-4])
+def test_on_a_card_every_launch_is_the_same(precision: str, target_kl: float) -> None:
+    options = {"epochs": 3, "minibatches": 3, "hidden": (64, 64), "shared": False}
+    options |= {"precision": precision, "target_kl": target_kl, "num_steps": 7}
+    resting, ahead = made(num_envs=1000, **options), made(num_envs=1000, **options)
+    resting.learn(12 * 7000, Each(watches_only=False))
+    ahead.learn(12 * 7000, Each(watches_only=True))
+    assert differing(resting, ahead) == []

@@ -520,3 +520,19 @@ def test_what_it_cannot_do_goes_to_another_engine(options: dict[str, Any], reaso
     found = why_not_fused_on_card(ppo.engine.job)
     assert found is not None
     assert reason in found
+
+
+def test_what_callbacks_change_before_an_update_counts() -> None:
+    class Meddles(Callback):
+        def on_rollout(self, ppo: PPO, buffer: Any) -> None:
+            move(ppo.policy, ppo.iteration, 0.05)
+            ppo.policy.obs_normalizer.update(3 * torch.ones(50, 4, device=DEVICE))
+            ppo.optimizer.count += 100
+
+    given = {"normalize_obs": True, "hidden": (8,), "shared": True, "num_steps": 2}
+    ours, theirs = (made("CartPole-v1", engine=name, **given) for name in ("fused", "eager"))
+    for ppo in (ours, theirs):
+        ppo.learn(2 * 7 * 2, Meddles())
+        assert ppo.optimizer.count == 2 * 101
+    for a, b in zip(ours.policy.parameters(), theirs.policy.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)

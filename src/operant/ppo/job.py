@@ -83,10 +83,10 @@ class Episodes:
         return cls(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
-class Plan(NamedTuple):
-    """An iteration: what `Engine.collect` and `Engine.update` are asked for in it."""
+class Iteration(NamedTuple):
+    """What `Engine.collect` and `Engine.update` are asked for in an iteration."""
 
-    iteration: int
+    number: int
     step: int
     learning_rate: float
     clip: float
@@ -117,13 +117,13 @@ class Engine(Protocol):
         """Train on the buffer; figures about it, means over all minibatches, and the share of the
         targets' variance that the values explain. The policy is in training mode afterwards."""
 
-    def expect(self, plan: Plan | None) -> None:
+    def expect(self, following: Iteration | None) -> None:
         """Told before an update what will be asked for next, if nobody looks at environments,
         policy or buffer until that has ended: the engine may begin with it after the update."""
 
-    def retract(self) -> None:
-        """Put everything back to where it was before an iteration that began by itself and has not
-        ended, if one did."""
+    def retract(self, broken_off: bool = False) -> None:
+        """Put everything back to where it was before an iteration that began by itself, if one did
+        and was not asked for yet, or, if `broken_off`, has not ended yet."""
 
     def keep(self) -> None:
         """Remember, before `collect`, what an iteration changes in the policy and the optimiser. An

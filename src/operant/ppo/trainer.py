@@ -23,7 +23,7 @@ from operant.ppo.config import Config, dotted_name
 from operant.ppo.config_file import resolved
 from operant.ppo.engines.choose import choose_device, choose_engine
 from operant.ppo.guard import NonFiniteError
-from operant.ppo.job import Episodes, Job, Plan
+from operant.ppo.job import Episodes, Iteration, Job
 from operant.ppo.policy import add_return_normalizer, configured_policy
 from operant.ppo.recent import Recent
 from operant.ppo.schedule import scheduled
@@ -177,7 +177,7 @@ class PPO:
                 while self.steps < total and not self._stopping:
                     self._iterate(total, called)
         finally:
-            self.engine.retract()
+            self.engine.retract(broken_off=True)
             self._stopping = False
             self.seconds += time.perf_counter() - self._since
         return self
@@ -209,9 +209,9 @@ class PPO:
 
     def _collect_and_update(self, total: int, callbacks: list[Callback]) -> dict[str, float]:
         began = time.perf_counter()
-        plan = self._plan(total)
-        assert plan is not None
-        episodes = self.engine.collect(plan.iteration, plan.step)
+        now = self._following(total, 0)
+        assert now is not None
+        episodes = self.engine.collect(now.number, now.step)
         collected = time.perf_counter()
         for callback in callbacks:
             callback.on_rollout(self, self.engine.buffer)
@@ -225,30 +225,28 @@ class PPO:
         estimated = time.perf_counter()
         following = None
         if all(map(_only_watches, callbacks)) and not self._stopping:
-            following = self._plan(total, 1)
+            following = self._following(total, 1)
         self.engine.expect(following)
-        figures = self.engine.update(plan.iteration, plan.learning_rate, plan.clip)
+        figures = self.engine.update(now.number, now.learning_rate, now.clip)
         ended = time.perf_counter()
         self._count(episodes)
         parts = (collected - began, estimated - called, ended - estimated)
         self.timings = Timings(*(self.engine.timings() or parts))
-        figures["learning_rate"], figures["clip"] = plan.learning_rate, plan.clip
+        figures["learning_rate"], figures["clip"] = now.learning_rate, now.clip
         for name, seconds in self.timings._asdict().items():
             figures[f"{name}_seconds"] = seconds
         return figures
 
-    def _plan(self, total: int, later: int = 0) -> Plan | None:
+    def _following(self, total: int, later: int) -> Iteration | None:
         """The iteration that comes now, or `later`; None after the last."""
         ppo, steps = self.config.ppo, self.steps + later * len(self.engine.buffer)
-        return (
-            None
-            if steps >= total
-            else Plan(
-                self.iteration + later,
-                steps // self.env.num_envs,
-                scheduled(ppo.learning_rate, ppo.learning_rate_schedule, steps / total),
-                scheduled(ppo.clip, ppo.clip_schedule, steps / total),
-            )
+        if steps >= total:
+            return None
+        return Iteration(
+            self.iteration + later,
+            steps // self.env.num_envs,
+            scheduled(ppo.learning_rate, ppo.learning_rate_schedule, steps / total),
+            scheduled(ppo.clip, ppo.clip_schedule, steps / total),
         )
 
     def _count(self, episodes: Episodes) -> None:
@@ -375,9 +373,17 @@ def _overrides(callback: Callback, name: str) -> bool:
 
 
 def _only_watches(callback: Callback) -> bool:
-    """Whether the next iteration need not wait for a callback."""
-    others = ("on_rollout", "on_episodes")
-    return callback.watches_only and not any(_overrides(callback, name) for name in others)
+    """Whether the next iteration need not wait for a callback. Its promise does not hold for an
+    ``on_update`` that a subclass wrote anew."""
+    if not getattr(callback, "watches_only", False):
+        return False
+    for kind in (callback, *type(callback).__mro__):
+        own = getattr(kind, "__dict__", {})
+        if "watches_only" in own:
+            break
+        if "on_update" in own:
+            return False
+    return not any(_overrides(callback, name) for name in ("on_rollout", "on_episodes"))
 
 
 def env_name(env: str | type[Env] | BaseVecEnv) -> str:

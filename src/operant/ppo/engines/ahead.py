@@ -8,14 +8,12 @@ good. Whoever looks after all gets it taken back: what an iteration changes is c
 
 from __future__ import annotations
 
-from math import isfinite
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from operant.ppo.engines.device import DeviceEngine, DeviceEpisodes, copy_all
-from operant.ppo.job import Episodes, Plan
+from operant.ppo.job import Episodes, Iteration
 from operant.ppo.kernels.triton.copies import Copies
 
 
@@ -23,13 +21,13 @@ class AheadEngine(DeviceEngine):
     """An engine whose iterations change the environments, what is trained, and its own memory, but
     no random generator."""
 
-    _expected: Plan | None = None
-    _begun: Plan | None = None
+    _expected: Iteration | None = None
+    _begun: Iteration | None = None
     """What was launched without being asked for."""
-    _adopted: Plan | None = None
+    _adopted: Iteration | None = None
     """The same, once it was asked for, until it has ended."""
-    _next_step = -1
-    """Where the next rollout begins, as the card counts."""
+    _count_at_start = 0
+    """Adam's steps before it."""
 
     def _to_keep(self) -> list[Tensor]:
         return [*self._trained(), self._carry, *self.env.memory()]
@@ -41,47 +39,40 @@ class AheadEngine(DeviceEngine):
     def _keep(self) -> None:
         self._copy()
 
-    def expect(self, plan: Plan | None) -> None:
+    def expect(self, following: Iteration | None) -> None:
         """See `Engine`."""
-        self._expected = plan
+        self._expected = following
 
     def _wait(self) -> np.ndarray:
         summary = super()._wait()
         self._adopted = None
-        plan, self._expected = self._expected, None
-        # The sum of good numbers may overflow; then the next one waits.
-        if plan is not None and plan.step == self._next_step and isfinite(np.add.reduce(summary)):
-            self._begun = plan
-            self._play(plan.iteration, plan.step)
+        following, self._expected = self._expected, None
+        if following is not None and np.isfinite(summary).all():
+            assert following.step == self._told_step.host[0] + self.buffer.num_steps  # on the card
+            self._tell(following.number, following.step)
+            self._play()
+            self._begun, self._count_at_start = following, self.job.optimizer.count
             super().advantages()
-            self._train(plan.learning_rate, plan.clip)
+            super()._train(following.learning_rate, following.clip)
         return summary
 
     def _begin(self, iteration: int, step: int) -> None:
         """Play, after someone may have changed anything."""
-        self._told_step.host[0] = step
-        self._told_rates.host[2] = self.job.optimizer.count
+        self._tell(iteration, step)
         self._run("ready")
-        self._play(iteration, step)
-
-    def _play(self, iteration: int, step: int) -> None:
-        """Play after an update."""
-        super()._begin(iteration, step)
-        self._next_step = step + self.buffer.num_steps
+        self._play()
 
     def _ready(self) -> None:
-        """Tell kernels what an update leaves behind for the next rollout: for the first."""
+        """Tell kernels what an update leaves behind for the next rollout."""
         self._told_step.send()
-        self._told_rates.send()
-        self._taken.copy_(self._rates[2:])
 
     def collect(self, iteration: int, step: int) -> Episodes:
         """See `Engine`."""
-        plan = self._begun
-        if plan is None or plan[:2] != (iteration, step) or self._places.changed():
+        begun = self._begun
+        if begun is None or begun[:2] != (iteration, step) or self._places.changed():
             self.retract()
             return super().collect(iteration, step)
-        self._adopted, self._begun, self._summary = plan, None, None
+        self._adopted, self._begun, self._summary = begun, None, None
         return DeviceEpisodes(self)
 
     def advantages(self) -> None:
@@ -90,24 +81,25 @@ class AheadEngine(DeviceEngine):
             super().advantages()
 
     def _train(self, learning_rate: float, clip: float) -> None:
-        plan = self._adopted
-        if plan is not None and plan[2:] == (learning_rate, clip):
+        adopted = self._adopted
+        if adopted is not None and adopted[2:] == (learning_rate, clip):
             return
-        if plan is not None:  # someone changed the configuration: once more
-            self.retract()
-            super().collect(plan.iteration, plan.step)
+        if adopted is not None:  # someone changed the configuration: once more
+            self.retract(broken_off=True)
+            super().collect(*adopted[:2])
             super().advantages()
         super()._train(learning_rate, clip)
 
-    def undo(self) -> None:
-        """See `Engine`. The environments stay where something went wrong."""
-        super().undo()
-        self._adopted = None
-
     @torch.no_grad()
-    def retract(self) -> None:
+    def retract(self, broken_off: bool = False) -> None:
         """See `Engine`. The buffer keeps the rollout."""
-        if self._begun is not None or self._adopted is not None:
-            self._begun = self._adopted = None
-            with self._on_device():
-                copy_all(self._own, self._before)
+        self._expected = None
+        if self._begun is None and not (broken_off and self._adopted is not None):
+            return
+        self._begun = self._adopted = None
+        self.job.optimizer.count = self._count_at_start
+        with self._on_device():
+            copy_all(self._own, self._before)
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        self._under_way = False

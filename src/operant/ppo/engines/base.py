@@ -13,7 +13,7 @@ from operant.buffers.advantages import discounted_returns
 from operant.buffers.rollout import RolloutBuffer
 from operant.models.distributions import masked
 from operant.ppo.guard import NonFiniteError
-from operant.ppo.job import Job, Plan
+from operant.ppo.job import Iteration, Job
 
 FIGURES = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "grad_norm")
 """What an update reports of each minibatch."""
@@ -92,10 +92,10 @@ class BaseEngine:
         return None
 
     # an iteration before it is asked for ----------------------------------------------------
-    def expect(self, plan: Plan | None) -> None:
+    def expect(self, following: Iteration | None) -> None:
         """See `Engine`. Nothing is begun: the host that computes has nothing to wait for."""
 
-    def retract(self) -> None:
+    def retract(self, broken_off: bool = False) -> None:
         """See `Engine`."""
 
     # the NaN guard's way back ---------------------------------------------------------------

@@ -99,9 +99,10 @@ class DeviceEngine(BaseEngine):
         ppo, device = self.job.config.ppo, self.device
         self._told_step = Exchange((1,), torch.int64, device)
         self._told_keys = Exchange((ppo.epochs, 8), torch.int64, device)
-        self._told_rates = Exchange((3,), torch.float64, device)
+        self._told_rates = Exchange((2,), torch.float64, device)
+        self._told_count = Exchange((1,), torch.float64, device)  # Adam's steps so far
         self._first_step, self._keys = self._told_step.card, self._told_keys.card
-        self._rates = self._told_rates.card  # learning rate, clip, Adam's steps so far
+        self._rates = self._told_rates.card  # learning rate, clip
         rows, recent, known = ppo.epochs * ppo.minibatches, 1 + 2 * RECENT, 1 + 2 * RECENT + 5
         self._found = Exchange((known + rows * len(FIGURES),), torch.float64, device)
         found = self._found.card
@@ -161,10 +162,17 @@ class DeviceEngine(BaseEngine):
 
     def _begin(self, iteration: int, step: int) -> None:
         """Let the card play, from step `step` on."""
+        self._tell(iteration, step)
+        self._play()
+
+    def _tell(self, iteration: int, step: int) -> None:
+        """Write what the card will be sent."""
         self._told_step.host[0] = step
         if self._keys_for != iteration:
             self._find_keys(iteration)
         self._told_keys.host[:] = self._next_keys
+
+    def _play(self) -> None:
         self._under_way = True
         self._marks.note(0)
         self._run("collect")
@@ -269,6 +277,7 @@ class DeviceEngine(BaseEngine):
     # advantages -----------------------------------------------------------------------------
     def advantages(self) -> None:
         """Scale the rewards if asked, then estimate advantages."""
+        self._told_count.host[0] = self.job.optimizer.count
         self._run("advantages")
         self._marks.note(2)
 
@@ -309,7 +318,7 @@ class DeviceEngine(BaseEngine):
 
     def _train(self, learning_rate: float, clip: float) -> None:
         """Let the card train."""
-        self._told_rates.host[:] = learning_rate, clip, self.job.optimizer.count
+        self._told_rates.host[:] = learning_rate, clip
         self._run("update")
         self._marks.note(3)
 
@@ -323,6 +332,7 @@ class DeviceEngine(BaseEngine):
         job, ppo = self.job, self.job.config.ppo
         self._begin_update()
         self._explain()
+        self._told_rates.send()
         self._told_keys.send()
         fill_orders(self._orders, self._keys)
         data = self.buffer.flat(*DATA)
@@ -339,11 +349,8 @@ class DeviceEngine(BaseEngine):
             job.obs_normalizer.update(data[0])
 
     def _begin_update(self) -> None:
-        self._told_rates.send()
-        self._taken.copy_(self._rates[2:])
-        self._begin_epochs()
-
-    def _begin_epochs(self) -> None:
+        self._told_count.send()
+        self._taken.copy_(self._told_count.card)
         self._active.fill_(1.0)
         self._checks[1].fill_(0.0 if self.job.config.ppo.target_kl else self.job.config.ppo.epochs)
 

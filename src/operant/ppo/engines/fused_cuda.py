@@ -377,7 +377,7 @@ class FusedKernels(AheadEngine):
     # update ---------------------------------------------------------------------------------
     def _advantages(self) -> None:
         with self._beside():  # what an update needs, and does not wait for advantages
-            self._begin_epochs()
+            self._begin_update()
             self._read_weights()
         super()._advantages()
         self._meet()

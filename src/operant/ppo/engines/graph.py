@@ -134,7 +134,7 @@ class GraphEngine(DeviceEngine):
         tensors = [*self._trained(), self._carry, *self.env.memory()]
         before = [tensor.clone() for tensor in tensors]
         random = torch.cuda.get_rng_state(self.device)
-        self._told_rates.host[:] = 1e-4, 0.2, 0.0
+        self._told_rates.host[:] = 1e-4, 0.2
         try:
             with self._products():
                 yield
