@@ -26,11 +26,7 @@ def ppo(
         str, Option(help="Of the networks on a GPU: auto, fp32, tf32, bf16 or fp16.")
     ] = "auto",
     compile_level: Annotated[
-        str,
-        Option(
-            "--compile",
-            help="torch.compile in the engine graph: off, on (20 s) or max (2 minutes).",
-        ),
+        str, Option("--compile", help="torch.compile in graph: off, on (20 s) or max (2 minutes).")
     ] = "on",
     peers: Annotated[
         str,
