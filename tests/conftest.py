@@ -14,8 +14,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -74,7 +76,7 @@ def compilers_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+def interpreter(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Triton's interpreter on CPU tensors. Modules with kernels are imported inside the tests that
     use this: Triton looks at the variable when it decorates a function."""
     from operant.vector.cards import card_count
@@ -85,15 +87,29 @@ def interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.skip("there is a card: tests/vector/test_cuda_gpu.py runs on it")
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     import triton.language as tl
-    from triton.runtime.interpreter import GridExecutor, InterpretedFunction
+    from triton.runtime import interpreter
     from triton.runtime.jit import JITFunction
 
-    monkeypatch.setattr(GridExecutor, "__call__", unseen(GridExecutor.__call__))
+    executor = interpreter.GridExecutor
+    monkeypatch.setattr(executor, "__call__", unseen(executor.__call__))
     # Triton's own functions were decorated when somebody imported it, perhaps an earlier test.
     for module in (tl, tl.standard):
         for name, value in list(vars(module).items()):
             if isinstance(value, JITFunction):
-                monkeypatch.setattr(module, name, InterpretedFunction(value.fn))
+                monkeypatch.setattr(module, name, interpreter.InterpretedFunction(value.fn))
+    # Half of its time goes into what need not be done again and again: to replace the functions of
+    # the language in each call of a function, to look up NumPy's types, and to compute whether
+    # integers overflow for an assertion that it leaves out.
+    replaced = interpreter._patch_lang(SimpleNamespace(__globals__={"tl": tl, "core": tl.core}))
+    done = SimpleNamespace(restore=lambda: None)
+    monkeypatch.setattr(interpreter, "_patch_lang", lambda fn: done)
+    find_dtype = functools.cache(interpreter._get_np_dtype)
+    by_element = lambda kind: find_dtype(tl.uint64 if kind.scalar.is_ptr() else kind.scalar)  # noqa: E731
+    monkeypatch.setattr(interpreter, "_get_np_dtype", by_element)
+    builder = interpreter.interpreter_builder
+    monkeypatch.setattr(builder, "options", replace(builder.options, sanitize_overflow=False))
+    yield
+    replaced.restore()
 
 
 @pytest.fixture(scope="session")
