@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -61,23 +61,42 @@ def random_actions(layout: Layout, num_envs: int, seed: int) -> np.ndarray:
     return values.astype(np.float32)
 
 
-def throughput(env: type[Env], backend: str, num_envs: int = 4096, seconds: float = 0.5) -> float:
-    """Environment steps per second on this machine, one worker; a million at once on a card."""
+class Speed(NamedTuple):
+    """What `throughput` found, and with how many environments."""
+
+    sps: float
+    num_envs: int
+
+
+def throughput(env: type[Env], backend: str, seconds: float = 0.5) -> Speed:
+    """Environment steps per second on this machine, one worker.
+
+    With 4096 environments; a million on a card; 64 where a step of 4096 would take longer than
+    `seconds`, as on ``reference`` with a state of arrays.
+    """
     if backend == "cuda":
         return _throughput_on_card(env, seconds)
+    if backend == "reference":
+        few = _throughput_of(env, backend, 64, 0.0)
+        if few.sps * seconds < 4096:
+            return _throughput_of(env, backend, 64, seconds)
+    return _throughput_of(env, backend, 4096, seconds)
+
+
+def _throughput_of(env: type[Env], backend: str, num_envs: int, seconds: float) -> Speed:
     batch = VecEnv(env, num_envs, backend=backend, copy=False, seed=0)
     batch.reset()
     actions = [random_actions(batch.rules.action, num_envs, k) for k in range(8)]
     batch.step(actions[0])
-    steps, began = 0, time.perf_counter()
-    while (elapsed := time.perf_counter() - began) < seconds:
+    steps, began, elapsed = 0, time.perf_counter(), 0.0
+    while steps == 0 or elapsed < seconds:
         batch.step(actions[steps % len(actions)])
-        steps += 1
+        steps, elapsed = steps + 1, time.perf_counter() - began
     batch.close()
-    return steps * num_envs / elapsed
+    return Speed(steps * num_envs / elapsed, num_envs)
 
 
-def _throughput_on_card(env: type[Env], seconds: float) -> float:
+def _throughput_on_card(env: type[Env], seconds: float) -> Speed:
     from operant.bench.env import timed_on_card
 
     count = 4096 if interpreted() else 1 << 20
@@ -86,7 +105,7 @@ def _throughput_on_card(env: type[Env], seconds: float) -> float:
     actions = [random_actions(batch.rules.action, count, k) for k in range(8)]
     batch.step(actions[0])
     timed = timed_on_card(batch, actions)
-    return count / timed(max(1, round(seconds / timed(8))))
+    return Speed(count / timed(max(1, round(seconds / timed(8)))), count)
 
 
 class _OnHost:

@@ -65,4 +65,12 @@ def test_an_environment_that_never_ends_gets_a_note(broken: ModuleType) -> None:
 
 
 def test_throughput_is_a_rate(broken: ModuleType) -> None:
-    assert throughput(broken.Good, "reference", num_envs=16, seconds=0.01) > 0
+    assert throughput(broken.Good, "reference", seconds=0.01).sps > 0
+
+
+def test_a_slow_backend_is_measured_with_few_environments() -> None:
+    """Where a step of 4096 would take seconds."""
+    slow = throughput(get_env("Prospector-v0"), "reference", seconds=0.01)
+    assert slow.num_envs == 64
+    assert slow.sps > 0
+    assert throughput(get_env("CartPole-v1"), "cpu", seconds=0.01).num_envs == 4096

@@ -34,7 +34,7 @@ def check(
         raise typer.Exit(1)
 
 
-def _report(target: str, quiet: bool, speed: bool) -> dict[str, Any]:
+def _report(target: str, quiet: bool, measured: bool) -> dict[str, Any]:
     from operant.check import check_env
     from operant.check_plays import throughput
     from operant.cli.target import load_env
@@ -45,6 +45,7 @@ def _report(target: str, quiet: bool, speed: bool) -> dict[str, Any]:
 
     findings: list[dict[str, Any]] = []
     sps: dict[str, float] = {}
+    num_envs: dict[str, int] = {}
 
     def add(name: str, passed: bool, detail: str, note: bool = False) -> None:
         findings.append({"name": name, "passed": passed, "detail": detail, "note": note})
@@ -65,22 +66,31 @@ def _report(target: str, quiet: bool, speed: bool) -> dict[str, Any]:
             env = load_env(target)
         except (LanguageError, NativeError) as error:
             add("definition", False, str(error))
-            return {"env": target, "passed": False, "findings": findings, "sps": sps}
+            return {
+                "env": target,
+                "passed": False,
+                "findings": findings,
+                "sps": sps,
+                "num_envs": num_envs,
+            }
         sound = "keeps to operant_env.h" if is_native(env) else "compiles for every backend"
         add("definition", True, f"{env.__qualname__} {sound}")
         status.update(f"checking {target}: whole episodes on every backend")
         for finding in check_env(env):
             add(finding.name, finding.passed, finding.detail, finding.note)
         passed = all(finding["passed"] for finding in findings)
-        if speed and passed:
+        if measured and passed:
             for backend in available_backends(env):
                 status.update(f"measuring {backend}")
-                sps[backend] = round(throughput(env, backend))
+                speed = throughput(env, backend)
+                sps[backend], num_envs[backend] = round(speed.sps), speed.num_envs
     if not quiet and sps:
-        figures = ", ".join(f"{name} {short(value)}" for name, value in sps.items())
-        output.print(f"       speed        {figures} steps/s (4096 environments)", highlight=False)
+        figures = [f"{name} {short(sps[name])} with {num_envs[name]}" for name in sps]
+        output.print(
+            f"       speed        steps/s: {', '.join(figures)} environments", highlight=False
+        )
     if not quiet:
         failed = sum(not finding["passed"] for finding in findings)
         verdict = "[green]passed[/green]" if passed else f"[red]{failed} failed[/red]"
         output.print(f"  {verdict}")
-    return {"env": target, "passed": passed, "findings": findings, "sps": sps}
+    return {"env": target, "passed": passed, "findings": findings, "sps": sps, "num_envs": num_envs}
