@@ -267,8 +267,8 @@ def mapped(self, function, items):
 
 signal.signal(signal.SIGALRM, interrupt)
 ThreadPoolExecutor.submit, Threads.map = submitted, mapped
-size = 1024 * 32
-ppo = PPO("CartPole-v1", engine="fused", num_envs=1024, num_steps=32, threads=2, device="cpu")
+size = 256 * 16
+ppo = PPO("CartPole-v1", engine="fused", num_envs=256, num_steps=16, threads=2, device="cpu")
 for when in ("before", "after", "waiting", "started"):
     for at in (1, 2, 3, 4):  # a rollout, advantages, the first epoch and the second
         calls, before = at, ppo.steps
