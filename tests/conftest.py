@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -97,19 +98,36 @@ def interpreter(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         for name, value in list(vars(module).items()):
             if isinstance(value, JITFunction):
                 monkeypatch.setattr(module, name, interpreter.InterpretedFunction(value.fn))
-    # Half of its time goes into what need not be done again and again: to replace the functions of
-    # the language in each call of a function, to look up NumPy's types, and to compute whether
-    # integers overflow for an assertion that it leaves out.
+    with quickened(monkeypatch):
+        yield
+
+
+@contextmanager
+def quickened(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Triton's interpreter without what takes most of its time and need not be done again and
+    again: to replace the functions of the language in each call of a function, to look up NumPy's
+    types, to name the types of tuples (all shapes are tuples), and to compute whether integers
+    overflow for an assertion that it leaves out."""
+    import triton.language as tl
+    from triton.runtime import interpreter
+
     replaced = interpreter._patch_lang(SimpleNamespace(__globals__={"tl": tl, "core": tl.core}))
-    done = SimpleNamespace(restore=lambda: None)
-    monkeypatch.setattr(interpreter, "_patch_lang", lambda fn: done)
-    find_dtype = functools.cache(interpreter._get_np_dtype)
-    by_element = lambda kind: find_dtype(tl.uint64 if kind.scalar.is_ptr() else kind.scalar)  # noqa: E731
-    monkeypatch.setattr(interpreter, "_get_np_dtype", by_element)
+    nothing = SimpleNamespace(restore=lambda: None)
+    monkeypatch.setattr(interpreter, "_patch_lang", lambda fn: nothing)
+    cached = functools.cache(interpreter._get_np_dtype)
+    monkeypatch.setattr(
+        interpreter,
+        "_get_np_dtype",
+        lambda kind: cached(tl.uint64 if kind.scalar.is_ptr() else kind.scalar),
+    )
+    some = tl.core.tuple_type([])
+    monkeypatch.setattr(tl.core, "_type_for_tuple_values", lambda values, fields=None: some)
     builder = interpreter.interpreter_builder
     monkeypatch.setattr(builder, "options", replace(builder.options, sanitize_overflow=False))
-    yield
-    replaced.restore()
+    try:
+        yield
+    finally:
+        replaced.restore()
 
 
 @pytest.fixture(scope="session")

@@ -85,9 +85,11 @@ def _report(target: str, quiet: bool, measured: bool) -> dict[str, Any]:
                 speed = throughput(env, backend)
                 sps[backend], num_envs[backend] = round(speed.sps), speed.num_envs
     if not quiet and sps:
-        figures = [f"{name} {short(sps[name])} with {num_envs[name]}" for name in sps]
+        figures = ", ".join(f"{name} {short(value)}" for name, value in sps.items())
+        counts = list(map(str, num_envs.values()))
+        sizes = counts[0] if len(set(counts)) == 1 else f"{', '.join(counts[:-1])} and {counts[-1]}"
         output.print(
-            f"       speed        steps/s: {', '.join(figures)} environments", highlight=False
+            f"       speed        {figures} steps/s ({sizes} environments)", highlight=False
         )
     if not quiet:
         failed = sum(not finding["passed"] for finding in findings)
