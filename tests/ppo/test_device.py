@@ -305,7 +305,7 @@ def test_keys_are_those_of_the_iteration_that_runs() -> None:
 
     ppo = ppo_on("cuda")
     ppo.learn(ROLLOUT)
-    for iteration in (1, 2, 2, 7, 3):
+    for iteration in (1, 2, 2, 64, 63):  # keys are computed in blocks of 64
         ppo.engine.collect(iteration, STEPS)
         ppo.engine.advantages()
         ppo.engine.update(iteration, 1e-3, 0.2)
@@ -330,6 +330,22 @@ def test_the_graph_engine_needs_a_card() -> None:
     assert ppo.engine.name == "eager"
     assert ppo.engine_reason == (
         "the graph engine cannot do this job: it needs a card, and the policy is on cpu"
+    )
+
+
+def test_a_compiler_or_a_driver_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    from operant.ppo.engines.fused_cuda import FusedKernels
+    from operant.vector.nvrtc import CompileError
+
+    def refused(engine: Any, job: Any) -> None:
+        raise CompileError("the driver does not load it\nand more")
+
+    monkeypatch.setattr(FusedKernels, "__init__", refused)
+    ppo = ppo_on("cuda", engine="fused")
+    assert ppo.engine.name == "eager"
+    assert ppo.engine_reason == (
+        "the fused engine cannot do this job: the driver does not load it; "
+        "nor can the graph engine: it needs a card, and the policy is on cpu"
     )
 
 

@@ -93,7 +93,7 @@ def _print_table(found: list[dict[str, Any]]) -> None:
         names = [row["system"], row["engine"] if row["engine"] != row["system"] else ""]
         names.append("" if row["precision"] in (None, "fp32") else row["precision"])
         cells = [" ".join(name for name in names if name), row["env"], str(row["num_envs"])]
-        cells += [str(row["threads"]), short(row["sps"]), f"{spread:.0%}"]
+        cells += [str(row["threads"]), short(row["sps"], 2), f"{spread:.0%}"]
         cells.append("" if row["gflops"] is None else f"{row['gflops']:.0f}")
         cells.append("" if None in shares else "/".join(f"{100 * s:.0f}" for s in shares) + " %")
         if limited:

@@ -112,9 +112,9 @@ def literal(text: object) -> str:
     return escape(printable(str(text)))
 
 
-def short(number: float) -> str:
+def short(number: float, decimals: int = 1) -> str:
     """A figure for a table: 149.2 M, 12.5 k, 256."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(number) >= size:
-            return f"{number / size:.1f} {unit}"
+            return f"{number / size:.{decimals}f} {unit}"
     return str(number) if isinstance(number, int) else f"{number:.1f}"

@@ -36,7 +36,7 @@ _MOST_SHARED = 8
 
 
 class CompileError(RuntimeError):
-    """There is no compiler, or it refused; with its words."""
+    """There is no compiler, or it refused, or the driver what it made; with their words."""
 
 
 class Kernels:
@@ -51,7 +51,7 @@ class Kernels:
         shared: bytes of shared memory that a block is given besides what `source` declares.
 
     Raises:
-        RuntimeError: the compiler or the driver refused, with their words.
+        CompileError: the compiler or the driver refused, with their words.
     """
 
     def __init__(
@@ -70,11 +70,19 @@ class Kernels:
         self._threads = threading.local()
         self._need_context()
         with torch.cuda.device(device):
-            try:
-                module = self._module(_compiled(source, given))
-            except RuntimeError:  # perhaps the file was damaged
-                module = self._module(_compiled(source, given, again=True))
+            module = self._load(source, given)
             self._functions = {name: self._function(module, name) for name in names}
+
+    def _load(self, source: str, options: Sequence[str]) -> ctypes.c_void_p:
+        binary = _compiled(source, options)
+        try:
+            return self._module(binary)
+        except RuntimeError:  # perhaps the file was damaged
+            binary = _compiled(source, options, again=True)
+        try:
+            return self._module(binary)
+        except RuntimeError as error:
+            raise CompileError(f"the driver does not load what NVRTC compiled: {error}") from error
 
     def _module(self, binary: bytes) -> ctypes.c_void_p:
         module = ctypes.c_void_p()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import numba
@@ -11,7 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from operant.ppo.kernels.numba.shuffle import ROUNDS, bits_for, shuffle_keys, shuffled_place
+from operant.ppo.kernels.numba.shuffle import (
+    ROUNDS,
+    bits_for,
+    shuffle_keys,
+    shuffle_keys_of_many,
+    shuffled_place,
+)
+from operant.vector.philox import philox
 
 
 @numba.njit
@@ -102,6 +110,22 @@ def test_keys_are_pure_and_odd() -> None:
     np.testing.assert_array_equal(keys[:2], shuffle_keys(3, 4, 2))
     largest = shuffle_keys(2**64 - 1, 2**63 - 1, 2**16 - 1)
     assert len(np.unique(largest[:, 1])) == 2**16 - 1
+
+
+def test_keys_of_many_iterations_are_those_of_each() -> None:
+    for first in (0, 7, 2**32 - 2, 2**63 - 5):
+        many = shuffle_keys_of_many(9, first, 4, 3)
+        assert many.shape == (4, 3, 2 * ROUNDS)
+        assert many.flags.c_contiguous
+        each = [shuffle_keys(9, first + k, 3) for k in range(4)]
+        np.testing.assert_array_equal(many, each)
+        assert len(np.unique(many)) == many.size
+        for k, epoch, turn in itertools.product(range(4), range(3), range(ROUNDS)):
+            number = first + k
+            counter = (number & 0xFFFFFFFF, number >> 32, epoch, turn)
+            words = [int(word) for word in philox(counter, (9, 0))]
+            assert many[k, epoch, 2 * turn] == (words[0] << 32 | words[1] | 1)
+            assert many[k, epoch, 2 * turn + 1] == words[2] << 32 | words[3]
 
 
 # Chance -------------------------------------------------------------------------------------------

@@ -85,7 +85,10 @@ def _on_card(job: Job) -> Choice:
             return Choice(_fitting(GraphEngine, job), fastest)
         except CannotCaptureError as error:
             why = str(error)
-    return Choice(DeviceEngine(job), f"the graph engine cannot do this job: {why}")
+    reason = f"the graph engine cannot do this job: {why}"
+    if wanted == "fused":
+        reason = f"{fastest}; nor can the graph engine: {why}"
+    return Choice(DeviceEngine(job), reason)
 
 
 def _fitting(kind: type[Engine], job: Job) -> Engine:

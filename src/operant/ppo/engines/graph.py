@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -79,7 +80,8 @@ class GraphEngine(DeviceEngine):
         began = time.perf_counter()
         log.debug("compiling the policy for the card")
         try:
-            with self._kept():
+            with self._kept(), warnings.catch_warnings():
+                warnings.filterwarnings("ignore", module=r"torch\._inductor")  # advice to PyTorch
                 self._warm_up()
         except Exception as error:  # whatever the compiler stumbles over, it works without
             for name in plain:
@@ -155,7 +157,9 @@ def compile_level(config: RunConfig) -> str:
 
 
 def _compiled(function: Callable[..., Any], level: str) -> Callable[..., Any]:
-    options = _MOST if level == "max" else None
+    options = dict(_MOST) if level == "max" else None
+    if options and hasattr(torch._inductor.config, "autotune_num_choices_displayed"):
+        options["autotune_num_choices_displayed"] = 0  # no table for each product
     found: Callable[..., Any] = torch.compile(function, dynamic=False, options=options)
     return found
 
