@@ -25,6 +25,8 @@ import pytest
 from numba.core.ccallback import CFunc
 from numba.core.dispatcher import Dispatcher
 
+from operant.vector import reference
+
 os.environ.setdefault("OPERANT_HOME", str(Path(tempfile.gettempdir()) / "operant-tests"))
 
 
@@ -41,6 +43,15 @@ def unseen(function: Callable[..., Any]) -> Callable[..., Any]:
             sys.settrace(tracer)
 
     return call
+
+
+@pytest.fixture
+def unseen_test() -> Iterator[None]:
+    """For tests that take long in plain Python and run nothing that no other test runs."""
+    tracer = sys.gettrace()
+    sys.settrace(None)
+    yield
+    sys.settrace(tracer)
 
 
 @pytest.fixture(scope="session")
@@ -63,6 +74,9 @@ def nvrtc() -> Any:
                 return ctypes.CDLL(str(library))
     pytest.skip("NVRTC is not installed")
 
+
+# What an author wrote is seen when it is recorded, and batches have tests of their own.
+reference.call, reference.uniforms = unseen(reference.call), unseen(reference.uniforms)
 
 COMPILERS = (Dispatcher, CFunc)
 for compiler in COMPILERS:

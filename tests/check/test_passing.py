@@ -11,6 +11,8 @@ from operant.check import Finding, check_env
 from operant.check_plays import throughput
 from operant.envs import env_ids, get_env
 
+pytestmark = pytest.mark.usefixtures("unseen_test")
+
 
 @pytest.mark.parametrize("env_id", env_ids())
 def test_built_in_environments_pass(

@@ -24,6 +24,8 @@ from operant.lang import Arrays, boolean, cos, float32, int32, sin, tan, to_floa
 from operant.vector.cards import card_count
 from operant.vector.host_kernels import host_compiler
 
+pytestmark = pytest.mark.usefixtures("unseen_test")
+
 SEEDS = (101, 203)
 STATEMENTS = 14
 needs_compiler = pytest.mark.skipif(

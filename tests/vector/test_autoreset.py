@@ -18,6 +18,8 @@ import operant
 from operant.lang import randint, to_float, where
 from operant.vector.philox import uniforms
 
+pytestmark = pytest.mark.usefixtures("unseen_test")
+
 BACKENDS = ("reference", "cpu")
 MODES = ("NextStep", "SameStep", "Disabled")
 SEED = 11
