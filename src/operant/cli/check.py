@@ -47,6 +47,10 @@ def _report(target: str, quiet: bool, measured: bool) -> dict[str, Any]:
     sps: dict[str, float] = {}
     num_envs: dict[str, int] = {}
 
+    def report(passed: bool) -> dict[str, Any]:
+        known = {"env": target, "passed": passed, "findings": findings}
+        return {**known, "sps": sps, "num_envs": num_envs}
+
     def add(name: str, passed: bool, detail: str, note: bool = False) -> None:
         findings.append({"name": name, "passed": passed, "detail": detail, "note": note})
         if not quiet:
@@ -66,13 +70,7 @@ def _report(target: str, quiet: bool, measured: bool) -> dict[str, Any]:
             env = load_env(target)
         except (LanguageError, NativeError) as error:
             add("definition", False, str(error))
-            return {
-                "env": target,
-                "passed": False,
-                "findings": findings,
-                "sps": sps,
-                "num_envs": num_envs,
-            }
+            return report(False)
         sound = "keeps to operant_env.h" if is_native(env) else "compiles for every backend"
         add("definition", True, f"{env.__qualname__} {sound}")
         status.update(f"checking {target}: whole episodes on every backend")
@@ -95,4 +93,4 @@ def _report(target: str, quiet: bool, measured: bool) -> dict[str, Any]:
         failed = sum(not finding["passed"] for finding in findings)
         verdict = "[green]passed[/green]" if passed else f"[red]{failed} failed[/red]"
         output.print(f"  {verdict}")
-    return {"env": target, "passed": passed, "findings": findings, "sps": sps, "num_envs": num_envs}
+    return report(passed)
