@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from textual.widgets import DataTable
 from operant.monitor import app as screens
 from operant.monitor.app import Confirm, Help, MonitorApp, RunScreen, RunsScreen
 from operant.monitor.plot import Plot
+from operant.monitor.source import Source, View
 from operant.ppo.trainer import METRICS
 from operant.runs.directory import Run
 from operant.runs.logs import CsvLog
@@ -56,20 +58,19 @@ def drive(
     async def play() -> None:
         app = MonitorApp(run)
         async with app.run_test(size=size) as pilot:
-            await settled(pilot)
+            await until(lambda: f"{run.id}  " in text(pilot) if run else "no runs" in text(pilot))
             await what(pilot)
 
     asyncio.run(play())
 
 
-async def settled(pilot: Pilot[None]) -> None:
-    """Until what was read is on the screen."""
-    for _ in range(50):
-        await pilot.pause(0.02)
-        screen = pilot.app.screen
-        if not isinstance(screen, RunScreen) or screen._shown:
-            break
-    await pilot.pause(0.02)
+async def until(true: Callable[[], bool]) -> None:
+    """Wait for what the screen shows some time after a key: it reads in another thread."""
+    for _ in range(1000):
+        if true():
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("the screen never showed it")
 
 
 def text(pilot: Pilot[None]) -> str:
@@ -105,52 +106,47 @@ def test_every_key_of_a_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     run = made("one", status=Status.FINISHED)
 
     async def keys(pilot: Pilot[None]) -> None:
+        def shows(words: str) -> Callable[[], bool]:
+            return lambda: words in text(pilot)
+
         assert "policy_loss" not in text(pilot)
         await pilot.press("m")
-        assert "value_loss" in text(pilot)
+        await until(shows("value_loss"))
         await pilot.press("M", "M")
-        assert "update_seconds" in text(pilot)
+        await until(shows("update_seconds"))
         await pilot.press("s")
-        assert "smoothed 0.6" in text(pilot)
+        await until(shows("smoothed 0.6"))
         await pilot.press("plus")
-        assert pilot.app.screen.query_one("#plot0", Plot).window == 0.5
+        await until(lambda: pilot.app.screen.query_one("#plot0", Plot).window == 0.5)
         await pilot.press("minus", "minus")
-        assert pilot.app.screen.query_one("#plot0", Plot).window == 1.0
+        await until(lambda: pilot.app.screen.query_one("#plot0", Plot).window == 1.0)
         await pilot.press("c")
-        await settled(pilot)
-        assert "compared with another" in text(pilot)
+        await until(shows("compared with another"))
         await pilot.press("C")
-        await settled(pilot)
-        assert "compared" not in text(pilot)
+        await until(lambda: "compared" not in text(pilot))
         await pilot.press("l")
-        await settled(pilot)
-        assert "mean_return" not in text(pilot)
+        await until(lambda: "mean_return" not in text(pilot))
         await pilot.press("l")
-        await settled(pilot)
-        assert "mean_return" in text(pilot)
+        await until(shows("mean_return"))
         await pilot.press("right_square_bracket")
-        await settled(pilot)
-        assert text(pilot).startswith("another")
+        await until(lambda: text(pilot).startswith("another"))
         await pilot.press("left_square_bracket")
-        await settled(pilot)
-        assert text(pilot).startswith("one")
+        await until(lambda: text(pilot).startswith("one"))
         await pilot.press("question_mark")
-        await pilot.pause()
-        assert isinstance(pilot.app.screen, Help)
-        assert "stop the run (asks first)" in text(pilot)
+        await until(lambda: isinstance(pilot.app.screen, Help))
+        await until(shows("stop the run (asks first)"))
         await pilot.press("escape")
+        await until(lambda: isinstance(pilot.app.screen, RunScreen))
         await pilot.press("d")
-        assert pilot.app.theme == "textual-light"
+        await until(lambda: pilot.app.theme == "textual-light")
         await pilot.press("p")
-        await pilot.pause()
-        pictures = list(tmp_path.glob("*.svg"))
-        assert len(pictures) == 1
-        assert "mean_return" in pictures[0].read_text()
+        await until(lambda: len(list(tmp_path.glob("*.svg"))) == 1)
+        assert "mean_return" in next(tmp_path.glob("*.svg")).read_text()
         await pilot.press("x")
-        assert not isinstance(pilot.app.screen, Confirm)  # it is not running
+        await until(lambda: "one is not running" in {n.message for n in pilot.app._notifications})
+        assert not isinstance(pilot.app.screen, Confirm)
         await pilot.press("escape")
-        await pilot.pause()
-        assert isinstance(pilot.app.screen, RunsScreen)
+        await until(lambda: isinstance(pilot.app.screen, RunsScreen))
         await pilot.press("q")
 
     drive(keys, run)
@@ -166,12 +162,10 @@ def test_stopping_asks_first(monkeypatch: pytest.MonkeyPatch, yes: bool) -> None
 
     async def keys(pilot: Pilot[None]) -> None:
         await pilot.press("x")
-        await pilot.pause()
-        assert isinstance(pilot.app.screen, Confirm)
-        assert "Stop busy?" in text(pilot)
+        await until(lambda: isinstance(pilot.app.screen, Confirm))
+        await until(lambda: "Stop busy?" in text(pilot))
         await pilot.press("y" if yes else "n")
-        await pilot.pause()
-        assert isinstance(pilot.app.screen, RunScreen)
+        await until(lambda: isinstance(pilot.app.screen, RunScreen))
 
     drive(keys, run)
     live.close()
@@ -186,18 +180,13 @@ def test_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
         screen = pilot.app.screen
         assert isinstance(screen, RunsScreen)
         await screen.look()
-        await pilot.pause()
-        seen = text(pilot)
-        assert "older" in seen
-        assert "failed" in seen
+        await until(lambda: "older" in text(pilot) and "failed" in text(pilot))
         assert screen.query_one(DataTable).row_count == 2
         await pilot.press("space", "down", "enter")
-        await settled(pilot)
+        await until(lambda: "compared with" in text(pilot))
         assert isinstance(pilot.app.screen, RunScreen)
-        assert "compared with" in text(pilot)
         await pilot.press("escape")
-        await pilot.pause()
-        assert pilot.app.screen is screen
+        await until(lambda: pilot.app.screen is screen)
         Run(Path("runs/older")).remove()
         await screen.look()
         assert screen.query_one(DataTable).row_count == 1
@@ -209,8 +198,7 @@ def test_a_run_without_metrics_is_a_sentence() -> None:
     run = Run.create("empty")
 
     async def look(pilot: Pilot[None]) -> None:
-        await pilot.pause(0.1)
-        assert "unreadable" in text(pilot)
+        await until(lambda: "unreadable" in text(pilot))
 
     drive(look, run)
 
@@ -223,14 +211,47 @@ def test_new_figures_appear() -> None:
         writer.append([777.0 if name == "mean_return" else 1.0 for name in METRICS])
         screen = pilot.app.screen
         assert isinstance(screen, RunScreen)
-        for _ in range(
-            100
-        ):  # a look that is under way, or a screen drawn just before, may come first
-            await screen.look()
-            await pilot.pause(0.05)
-            if "return 777" in text(pilot):
-                break
-        assert "return 777" in text(pilot)
+        await screen.look()
+        await until(lambda: "return 777" in text(pilot))
 
     drive(look, run)
     writer.close()
+
+
+def test_a_key_during_a_look_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    made("another")
+    run = made("one")
+    read, reading, go_on = Source.read, threading.Event(), threading.Event()
+
+    def slow(source: Source) -> View:
+        reading.set()
+        assert go_on.wait(60)
+        return read(source)
+
+    async def keys(pilot: Pilot[None]) -> None:
+        screen = pilot.app.screen
+        assert isinstance(screen, RunScreen)
+        monkeypatch.setattr(Source, "read", slow)
+        look = asyncio.create_task(screen.look())
+        await until(reading.is_set)
+        compare = asyncio.create_task(screen.action_compare())
+        await until(lambda: len(screen._sources) == 2)
+        await asyncio.sleep(0)  # it looks, or has given up
+        go_on.set()
+        await asyncio.gather(look, compare)
+        assert [view.run_id for view in screen._views] == ["one", "another"]
+        drawn = screen.query_one("#plot0", Plot)._view.series
+        assert [series.name for series in drawn] == ["one", "another"]  # curves, too, at once
+
+    drive(keys, run)
+
+
+def test_keys_before_anything_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def keys() -> None:
+        app = MonitorApp(made("one"))
+        async with app.run_test() as pilot:
+            await pilot.press("s", "plus", "m", "l", "x")
+            assert app.screen.is_running
+
+    monkeypatch.setattr(RunScreen, "look", lambda screen: asyncio.sleep(0))
+    asyncio.run(keys())

@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from textual.pilot import Pilot
 
-from operant.monitor.app import MonitorApp, RunScreen
+from operant.monitor.app import MonitorApp
 from operant.ppo.trainer import METRICS
 from operant.runs import metrics_file
 from operant.runs.directory import Run
@@ -53,25 +54,26 @@ def made(name: str, seed: int, rows: int = 400) -> Run:
     return run
 
 
-async def screen(size: tuple[int, int], run: Run | None, *keys: str) -> str:
-    app = MonitorApp(run)
-    async with app.run_test(size=size) as pilot:
-        await _settled(pilot)
-        for key in keys:
-            await pilot.press(key)
-            await _settled(pilot)
-        lines = pilot.app.screen._compositor.render_strips()
-        seen = "\n".join("".join(segment.text for segment in line).rstrip() for line in lines)
+async def screen(size: tuple[int, int], run: Run | None, keys: tuple[str, ...], wanted: str) -> str:
+    """What is shown after the keys, as soon as it is as wanted; in the end, as it is."""
+    async with MonitorApp(run).run_test(size=size) as pilot:
+        await _until(lambda: run is None or "steps/s" in _shown(pilot))
+        await pilot.press(*keys)
+        await _until(lambda: _shown(pilot) == wanted)
+        return _shown(pilot)
+
+
+def _shown(pilot: Pilot[None]) -> str:
+    lines = pilot.app.screen._compositor.render_strips()
+    seen = "\n".join("".join(segment.text for segment in line).rstrip() for line in lines)
     return re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "2026-01-01 00:00:00", seen) + "\n"
 
 
-async def _settled(pilot: Pilot[None]) -> None:
-    for _ in range(50):
-        await pilot.pause(0.02)
-        shown = pilot.app.screen
-        if not isinstance(shown, RunScreen) or shown._shown:
+async def _until(true: Callable[[], bool], seconds: float = 10) -> None:
+    for _ in range(round(seconds / 0.02)):
+        if true():
             break
-    await pilot.pause(0.1)
+        await asyncio.sleep(0.02)
 
 
 CASES: dict[str, tuple[tuple[int, int], bool, tuple[str, ...]]] = {
@@ -89,9 +91,11 @@ def test_screens_look_as_they_did(name: str) -> None:
     size, one, keys = CASES[name]
     made("other", 2, 250)
     run = made("cartpole", 1)
-    seen = asyncio.run(screen(size, run if one else None, *keys))
     path = SNAPSHOTS / f"{name}.txt"
+    wanted = path.read_text() if path.exists() else ""
+    seen = asyncio.run(screen(size, run if one else None, keys, wanted))
     if os.environ.get("OPERANT_UPDATE_SNAPSHOTS"):
         path.parent.mkdir(exist_ok=True)
         path.write_text(seen)
-    assert seen == path.read_text()
+        wanted = seen
+    assert seen == wanted

@@ -91,7 +91,7 @@ class RunsScreen(Screen[None]):
         super().__init__()
         self._sources: dict[str, Source] = {}
         self._marked: list[str] = []
-        self._busy = False
+        self._reading = asyncio.Lock()
 
     def compose(self) -> ComposeResult:
         """What is on it."""
@@ -108,20 +108,17 @@ class RunsScreen(Screen[None]):
         self.call_later(self.look)
 
     async def look(self) -> None:
-        """Read all runs and show what changed."""
-        if self._busy or self.app.screen is not self:
+        """Read all runs and show what changed; after a look that is under way."""
+        if self.app.screen is not self:
             return
-        self._busy = True
-        try:
+        async with self._reading:
             runs = {run.id: run for run in reversed(await asyncio.to_thread(list_runs))}
             for name in set(self._sources) - set(runs):
                 del self._sources[name]
             for name, run in runs.items():
                 self._sources.setdefault(name, Source(run))
             views = await asyncio.to_thread(lambda: {n: self._sources[n].read() for n in runs})
-        finally:
-            self._busy = False
-        self._show(views)
+            self._show(views)
 
     def _show(self, views: dict[str, View]) -> None:
         table = self.query_one(DataTable)
@@ -219,8 +216,9 @@ class RunScreen(Screen[None]):
         self._metric = 0
         self._smoothing = 0
         self._zoom = 0
-        self._busy = False
-        self._shown: object = None
+        self._reading = asyncio.Lock()
+        self._asked: object = None
+        self._figures: object = None
         self._drawn_at = 0.0
 
     def compose(self) -> ComposeResult:
@@ -242,43 +240,40 @@ class RunScreen(Screen[None]):
 
     def on_resize(self) -> None:
         """Fit what is shown."""
-        self._shown = None
         self.query_one("#body").set_class(self.size.height < 30, "small")
-        if self._views:
-            self._show()
+        self._show()
 
     async def look(self) -> None:
-        """Read the runs; draw only if something changed."""
-        if self._busy or self.app.screen is not self:
+        """Read the runs and show them; after a look that is under way, which may miss a key."""
+        if self.app.screen is not self:
             return
-        self._busy = True
-        sources = list(self._sources)
-        try:
+        async with self._reading:
+            sources = list(self._sources)
             self._views = await asyncio.to_thread(lambda: [one.read() for one in sources])
-        finally:
-            self._busy = False
-        self._show(at_once=not self._shown)
+            self._show()
 
-    def _show(self, at_once: bool = True) -> None:
-        """Show the views; plots only now and then, unless `at_once`."""
+    def _show(self) -> None:
+        """Show the views: what was asked for at once, plots of new figures only now and then."""
+        if not self._views:
+            return  # a key was pressed before anything was read
         view = self._views[0]
         self.query_one("#identity", Static).update(identity(view, self._views), layout=False)
         self.query_one("#figures", Static).update(
             large_figures(view, self.size.width), layout=False
         )
-        state = (
-            [(len(one.x()[1]), one.status, one.last("steps")) for one in self._views],
-            (self._metric, self._smoothing, self._zoom),
-        )
-        now = time.monotonic()
+        log = self.query_one("#log", Static)
+        chosen = self._metric, self._smoothing, self._zoom
+        asked = [one.run_id for one in self._views], chosen, self.size, log.size
+        figures = [(len(one.x()[1]), one.status, one.last("steps")) for one in self._views]
         large = self.size.width * self.size.height > 5000
         pause = LARGE_PLOTS_EVERY_S if large else PLOTS_EVERY_S
-        if state == self._shown or not (at_once or now - self._drawn_at >= pause):
+        now = time.monotonic()
+        due = figures != self._figures and now - self._drawn_at >= pause
+        if asked == self._asked and not due:
             return
-        self._shown, self._drawn_at = state, now
+        self._asked, self._figures, self._drawn_at = asked, figures, now
         self._draw(view)
         self.query_one("#machine", Static).update(machine(view, self.size.width), layout=False)
-        log = self.query_one("#log", Static)
         lines = view.log or ((view.problem,) if view.problem else ())
         text = Text("\n".join(lines[-max(1, log.size.height) :]), "dim")
         log.update(text, layout=False)
@@ -339,7 +334,6 @@ class RunScreen(Screen[None]):
         if ids:
             at = (ids.index(here) + step) % len(ids) if here in ids else 0
             self._sources[0] = Source(runs[at])
-            self._shown = None
             await self.look()
 
     def action_metric(self, step: int) -> None:
@@ -367,19 +361,16 @@ class RunScreen(Screen[None]):
             self.notify("there is no other run to compare with")
         else:
             self._sources.append(Source(other))
-            self._shown = None
             await self.look()
 
     async def action_alone(self) -> None:
         """Only the first run again."""
         del self._sources[1:]
-        self._shown = None
         await self.look()
 
     def action_log(self) -> None:
         """The log instead of the plots, or back."""
         self.query_one("#body").toggle_class("logging")
-        self._shown = None
         self.call_after_refresh(self._show)
 
     def action_stop(self) -> None:
