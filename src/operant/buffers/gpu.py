@@ -75,6 +75,13 @@ class GpuBuffer:
         return self.num_steps * self.num_envs
 
     @property
+    def nbytes(self) -> int:
+        """The memory it holds, in bytes; views and tensors that are one are counted once."""
+        tensors = [kept for kept in vars(self).values() if isinstance(kept, Tensor)]
+        memory = {storage._cdata: storage for storage in (t.untyped_storage() for t in tensors)}
+        return sum(storage.nbytes() for storage in memory.values())
+
+    @property
     def values(self) -> Tensor:
         """``value`` and ``last_value`` together: float32 ``[T + 1, N]``; a view."""
         return self._values

@@ -63,21 +63,9 @@ class DeviceEngine(BaseEngine):
         assert isinstance(job.env, CudaVecEnv)
         self.env: CudaVecEnv = job.env
         self.device = self.env.device
-        ppo, dist, envs = job.config.ppo, job.distribution, job.env.num_envs
-        obs = self.env.buffers["obs"]
-        check_memory(self.device, envs, self._bytes_per_env(obs), "a rollout")
-        self.buffer: GpuBuffer = GpuBuffer(  # type: ignore[assignment]
-            ppo.num_steps,
-            envs,
-            tuple(obs.shape[1:]),
-            dist.action_shape,
-            device=self.device,
-            obs_dtype=obs.dtype,
-            action_dtype=dist.action_dtype,
-            mask_size=job.mask_size,
-        )
-        if job.return_normalizer is None:
-            self.buffer.scaled_reward = self.buffer.reward
+        ppo, envs = job.config.ppo, job.env.num_envs
+        check_memory(self.device, envs, self._bytes_per_env(), "a rollout")
+        self.buffer: GpuBuffer = self._new_buffer(envs, self.device)  # type: ignore[assignment]
 
         def new(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
             return torch.zeros(shape, dtype=dtype, device=self.device)
@@ -91,6 +79,22 @@ class DeviceEngine(BaseEngine):
         self._finals = 0 if limit is None else 1 + (ppo.num_steps - 1) // limit
         self._set_up()
         self._find_tensors()
+
+    def _new_buffer(self, num_envs: int, device: torch.device) -> GpuBuffer:
+        job, dist, obs = self.job, self.job.distribution, self.env.buffers["obs"]
+        buffer = GpuBuffer(
+            job.config.ppo.num_steps,
+            num_envs,
+            tuple(obs.shape[1:]),
+            dist.action_shape,
+            device=device,
+            obs_dtype=obs.dtype,
+            action_dtype=dist.action_dtype,
+            mask_size=job.mask_size,
+        )
+        if job.return_normalizer is None:
+            buffer.scaled_reward = buffer.reward
+        return buffer
 
     def _set_exchange(self) -> None:
         """What host and card tell each other. The host writes before it launches what reads it,
@@ -133,13 +137,17 @@ class DeviceEngine(BaseEngine):
             ppo.epochs, len(self.buffer), dtype=torch.int32, device=self.device
         )
 
-    def _bytes_per_env(self, obs: Tensor) -> int:
-        """Memory that a rollout takes for each environment, networks included."""
-        ppo, dist = self.job.config.ppo, self.job.distribution
-        seen = obs[0].numel() * obs.element_size()
-        kept = 2 * seen + 8 * max(1, len(dist.action_shape)) + 4 * dist.noise_size + 54
+    def _bytes_per_env(self) -> int:
+        """Memory that a rollout takes for each environment, the update included."""
+        buffer = self._new_buffer(1, torch.device("meta"))
+        return buffer.nbytes + self.job.config.ppo.num_steps * self._bytes_per_sample()
+
+    def _bytes_per_sample(self) -> int:
+        """What is not in the buffer: random numbers, and activations of a minibatch, roughly."""
+        ppo = self.job.config.ppo
         widest = max((p.shape[0] for p in self.job.policy.parameters() if p.ndim > 1), default=1)
-        return ppo.num_steps * (kept + 4 * ppo.epochs + 16 * widest // ppo.minibatches)
+        numbers = 4 * self.job.distribution.noise_size + 4 * ppo.epochs
+        return numbers + 16 * widest // ppo.minibatches
 
     def _rounded_weights(self) -> tuple[dict[str, Tensor], list[Tensor]]:
         """Memory for the weights that autocast rounds, by name, and the weights; may be none."""

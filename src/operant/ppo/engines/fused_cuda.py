@@ -10,6 +10,7 @@ callbacks and other engines see what they always see. The kernels are in
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -81,17 +82,9 @@ class FusedKernels(AheadEngine):
     def _set_up(self) -> None:
         job, ppo = self.job, self.job.config.ppo
         policy = self._policy
-        self._hopper = self.precision == "bf16" and is_hopper(self.device)
-        least = PANEL * (1 + (widest_layer(policy) > PANEL)) if self._hopper else LEAST
         self._shapes = {id(p): tuple(p.shape) for p in job.optimizer.parameters}
         self._layers = [type(layer) for layer in policy.modules()]
-        self._networks = nets = Networks(policy, job.optimizer.parameters, least)
-        self._columns = Columns.of(
-            int(np.prod(job.distribution.action_shape)),
-            job.mask_size,
-            self.buffer.obs[0, 0].numel(),
-            ppo.value_clip,
-        )
+        nets = self._networks
         dtype = torch.bfloat16 if self.precision == "bf16" else torch.float32
         jobs, programs = ppo.epochs * ppo.minibatches, self._programs()
 
@@ -141,13 +134,37 @@ class FusedKernels(AheadEngine):
             self._sides = [torch.cuda.Stream(self.device) for _ in range(2)]  # type: ignore[no-untyped-call]
         self._apart: set[torch.cuda.Stream] = set()
 
+    @cached_property
+    def _hopper(self) -> bool:
+        """Whether its kernels are those in CUDA C++ for Hopper."""
+        return self.precision == "bf16" and is_hopper(self.device)
+
+    @cached_property
+    def _networks(self) -> Networks:
+        """Where the policy's weights are put for the kernels."""
+        policy = self._policy
+        least = PANEL * (1 + (widest_layer(policy) > PANEL)) if self._hopper else LEAST
+        return Networks(policy, self.job.optimizer.parameters, least)
+
+    @cached_property
+    def _columns(self) -> Columns:
+        """What is in a sample."""
+        actions = int(np.prod(self.job.distribution.action_shape))
+        numbers = self.env.buffers["obs"][0].numel()
+        return Columns.of(actions, self.job.mask_size, numbers, self.job.config.ppo.value_clip)
+
+    def _sample_words(self) -> int:
+        """32-bit words of a sample, as the update's kernel wants it."""
+        columns = self._columns
+        return row_words(self._networks.actor.ones, columns) if self._hopper else columns.row
+
+    def _bytes_per_sample(self) -> int:
+        return 4 * self._sample_words()
+
     def _new_samples(self) -> Tensor:
-        """Memory for the samples, as the update's kernel wants them."""
-        count, columns = len(self.buffer), self._columns
-        if self._hopper:
-            words = row_words(self._networks.actor.ones, columns)
-            return torch.zeros(count, words, dtype=torch.int32, device=self.device)
-        return torch.zeros(count, columns.row, device=self.device)
+        dtype = torch.int32 if self._hopper else torch.float32
+        shape = len(self.buffer), self._sample_words()
+        return torch.zeros(shape, dtype=dtype, device=self.device)
 
     def _hopper_plan(self) -> Plan:
         choices = [] if isinstance(self.job.distribution, Gaussian) else self._choices()[0]
