@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from operant.ppo.engines.device import DeviceEngine, DeviceEpisodes, copy_all
+from operant.ppo.engines.device import CARRY_BYTES, DeviceEngine, DeviceEpisodes, copy_all
 from operant.ppo.job import Episodes, Iteration
 from operant.ppo.kernels.triton.copies import Copies
 
@@ -31,6 +31,10 @@ class AheadEngine(DeviceEngine):
 
     def _to_keep(self) -> list[Tensor]:
         return [*self._trained(), self._carry, *self.env.memory()]
+
+    def _bytes_per_env(self) -> int:
+        copied = sum(kept.nbytes for kept in self.env.memory()) // self.env.num_envs
+        return super()._bytes_per_env() + copied + CARRY_BYTES
 
     def _find_tensors(self) -> None:
         super()._find_tensors()

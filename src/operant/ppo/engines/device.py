@@ -44,6 +44,8 @@ VALUE_ROWS = 1 << 20
 """Observations whose values are computed at once."""
 LOSS_SCALE = 1024.0
 """Gradients are this much larger in float16, which has no numbers below 6e-8."""
+CARRY_BYTES = 4
+"""Of an environment's discounted return, which goes on from rollout to rollout."""
 KEYS = 64
 """Iterations whose keys are computed at once."""
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -139,8 +141,8 @@ class DeviceEngine(BaseEngine):
 
     def _bytes_per_env(self) -> int:
         """Memory that a rollout takes for each environment, the update included."""
-        buffer = self._new_buffer(1, torch.device("meta"))
-        return buffer.nbytes + self.job.config.ppo.num_steps * self._bytes_per_sample()
+        buffer, steps = self._new_buffer(1, torch.device("meta")), self.job.config.ppo.num_steps
+        return buffer.nbytes + CARRY_BYTES + steps * self._bytes_per_sample()
 
     def _bytes_per_sample(self) -> int:
         """What is not in the buffer: random numbers, and activations of a minibatch, roughly."""
