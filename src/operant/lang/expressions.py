@@ -399,10 +399,14 @@ class Expressions(ABC):
 
 def literal(node: ast.expr) -> Any:
     """The value of an expression of literal numbers, as Python computes it; None for others."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, bool | int | float) else None
+    if not isinstance(node, ast.BinOp | ast.UnaryOp):
+        return None
     for part in ast.walk(node):
         if isinstance(part, ast.Constant):
             if isinstance(part.value, bool) or not isinstance(part.value, int | float):
-                return part.value if part is node and isinstance(part.value, bool) else None
+                return None
         elif not isinstance(part, ast.BinOp | ast.UnaryOp | ast.operator | ast.unaryop):
             return None
     try:

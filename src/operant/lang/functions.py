@@ -13,7 +13,7 @@ import inspect
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -113,21 +113,34 @@ class Library:
         return self.places.index(entry) + 1
 
 
-def _parsed(function: FunctionType) -> tuple[ast.FunctionDef, int]:
-    """The function's syntax tree, and the line of its file that the tree begins at.
+class _Source(NamedTuple):
+    """A function as it was read."""
 
-    Read once, when the class is defined: the file may change while the program runs.
-    """
+    tree: ast.FunctionDef
+    first: int  # the line of its file that the tree begins at
+    stores: Counter[str]  # how often names are given values
+    foreign: list[tuple[ast.AST, str]]  # names that are not ASCII, and where
+
+
+def _parsed(function: FunctionType) -> _Source:
+    """Read once, when the class is defined: the file may change while the program runs."""
     key = (function.__code__.co_filename, function.__code__)
-    if key not in _trees:
-        _trees[key] = _read(function)
-    return _trees[key]
+    if key not in _sources:
+        tree, first = _read(function)
+        nodes = list(ast.walk(tree))
+        names = [node for node in nodes if isinstance(node, ast.Name)]
+        stores = Counter(node.id for node in names if isinstance(node.ctx, ast.Store))
+        named = [(node, getattr(node, "id", getattr(node, "arg", None)) or "") for node in nodes]
+        foreign = [(node, name) for node, name in named if not name.isascii()]
+        _sources[key] = _Source(tree, first, stores, foreign)
+    return _sources[key]
 
 
-_trees: dict[Any, tuple[ast.FunctionDef, int]] = {}
+_sources: dict[Any, _Source] = {}
 
 
 def _read(function: FunctionType) -> tuple[ast.FunctionDef, int]:
+    """The function's syntax tree, and the line of its file that the tree begins at."""
     try:
         lines, first = inspect.getsourcelines(function)
     except (OSError, TypeError):
@@ -157,7 +170,7 @@ class _Body(Assignments):
     def __init__(
         self, library: Library, function: FunctionType, kinds: list[Any], place: str
     ) -> None:
-        tree, first = _parsed(function)
+        tree, first, self.stores, foreign = _parsed(function)
         names = [argument.arg for argument in tree.args.args]
         given = tree.args
         if given.vararg or given.kwarg or given.kwonlyargs or given.defaults or given.posonlyargs:
@@ -176,19 +189,14 @@ class _Body(Assignments):
         }
         super().__init__(library, function, arguments, first)
         self.tree = tree
-        for node in ast.walk(tree):
-            for name in (getattr(node, "id", ""), getattr(node, "arg", ""), function.__name__):
-                if not (name or "").isascii():
-                    self.fail(node, f"{name}: names in compiled functions are ASCII letters")
+        if not function.__name__.isascii():
+            foreign = [(tree, function.__name__)]
+        for node, name in foreign:
+            self.fail(node, f"{name}: names in compiled functions are ASCII letters")
         self.returns: list[tuple[ast.AST, Any]] = []
         self.wanted: Any = None
         self.lines: list[str] = []
         self.depth = 1
-        self.stores = Counter(
-            node.id
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-        )
         self.temporaries = 0
         for argument in names:
             if self.stores[argument]:
