@@ -233,6 +233,6 @@ operant.cli.main()
 @pytest.mark.parametrize("then", ["sleep", "error"])
 def test_an_interrupt_that_got_lost_is_raised_again(then: str) -> None:
     command = [sys.executable, "-c", SWALLOWS, then]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (ended.returncode, ended.stdout) == (130, "dropped\n")
     assert ended.stderr == "operant: interrupted\n"

@@ -489,7 +489,7 @@ def test_a_second_interrupt_stops_at_once(home):
             break
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "stopped at once; saved up to step 0" in err
     assert "stopped at once" in find_run("twice").log_file.read_text()
@@ -518,7 +518,7 @@ def test_stopping_at_once_gives_the_cursor_back(home):
     process.send_signal(signal.SIGINT)
     read_until(b"Ctrl-C again")
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=20) == 130
+    assert process.wait(timeout=60) == 130
     read_until(b"stopped at once; saved up to step 0")
     os.close(terminal)
     assert shown.rfind(b"\x1b[?25h") > shown.rfind(b"\x1b[?25l") >= 0

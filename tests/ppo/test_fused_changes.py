@@ -226,9 +226,9 @@ import torch
 from operant.models import PPO
 from operant.ppo.threads import Threads
 
-faulthandler.dump_traceback_later(40, exit=True)
+faulthandler.dump_traceback_later(110, exit=True)
 submit, run_all = ThreadPoolExecutor.submit, Threads.map
-calls, when, begun = 0, "", threading.Event()
+calls, when, begun, here = 0, "", threading.Event(), threading.Event()
 
 
 def interrupt(*_):
@@ -249,6 +249,10 @@ def mapped(self, function, items):
 
     def wrapped(item):
         mine = threading.current_thread() is threading.main_thread()
+        if now and mine:
+            here.set()
+        if now and not mine and when in ("before", "after"):
+            here.wait()  # or it might do all there is to do
         if now and mine and when == "before":
             interrupt()
         if now and not mine and when == "waiting":
@@ -273,6 +277,7 @@ for when in ("before", "after", "waiting", "started"):
     for at in (1, 2, 3, 4):  # a rollout, advantages, the first epoch and the second
         calls, before = at, ppo.steps
         begun.clear()
+        here.clear()
         try:
             ppo.learn(before + size)
         except KeyboardInterrupt:

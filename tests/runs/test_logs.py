@@ -407,5 +407,5 @@ def test_modules_of_runs_load_no_framework() -> None:
         "print([m for m in ('torch', 'tensorboard', 'wandb', 'numba', 'psutil')"
         " if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.stdout == "[]\n", done.stderr

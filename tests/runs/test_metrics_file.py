@@ -453,7 +453,7 @@ def test_the_documented_reader_reads(path: Path, rows: int) -> None:
     assert len(example().read_text().splitlines()) <= 40
     assert "import operant" not in example().read_text()
     command = [sys.executable, "-W", "error", str(example()), str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     lines = done.stdout.splitlines()
     assert lines[0].split(",") == list(FIELDS)
     values = [[float(cell) for cell in line.split(",")] for line in lines[1:]]
