@@ -187,9 +187,14 @@ def test_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
         assert isinstance(pilot.app.screen, RunScreen)
         await pilot.press("escape")
         await until(lambda: pilot.app.screen is screen)
+        await pilot.press("space")  # both are marked
+        await until(lambda: text(pilot).count("●") == 2)
         Run(Path("runs/older")).remove()
         await screen.look()
         assert screen.query_one(DataTable).row_count == 1
+        await pilot.press("enter")  # the marked one is gone: there is nothing to compare with
+        await until(lambda: text(pilot).startswith("newer"))
+        assert "compared with" not in text(pilot)
 
     drive(keys)
 

@@ -57,7 +57,7 @@ def made(name: str, seed: int, rows: int = 400) -> Run:
 async def screen(size: tuple[int, int], run: Run | None, keys: tuple[str, ...], wanted: str) -> str:
     """What is shown after the keys, as soon as it is as wanted; in the end, as it is."""
     async with MonitorApp(run).run_test(size=size) as pilot:
-        await _until(lambda: run is None or "steps/s" in _shown(pilot))
+        await _until(lambda: "cartpole" in _shown(pilot))  # a run, or the list of them, is read
         await pilot.press(*keys)
         await _until(lambda: _shown(pilot) == wanted)
         return _shown(pilot)

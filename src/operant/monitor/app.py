@@ -115,6 +115,7 @@ class RunsScreen(Screen[None]):
             runs = {run.id: run for run in reversed(await asyncio.to_thread(list_runs))}
             for name in set(self._sources) - set(runs):
                 del self._sources[name]
+            self._marked = [name for name in self._marked if name in runs]
             for name, run in runs.items():
                 self._sources.setdefault(name, Source(run))
             views = await asyncio.to_thread(lambda: {n: self._sources[n].read() for n in runs})
