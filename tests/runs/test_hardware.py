@@ -216,5 +216,6 @@ def test_close_is_repeatable(watch: Callable[..., Hardware], driver: Driver) -> 
     rounds(driver, 1)
     for _ in range(3):
         one.close()
+        thread.join(timeout=30)  # `close` does not wait for long
         assert not thread.is_alive()
     assert len(one.figures()) == len(HARDWARE)

@@ -19,6 +19,7 @@ import json
 import os
 import re
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -159,13 +160,15 @@ class Lock:
     def __init__(self, run: Run) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         self._descriptor = os.open(run.path / "lock", flags, 0o644)
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        # A process that was killed while it started another one leaves it the lock for a moment.
+        for _ in range(20):
+            with suppress(OSError):
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            time.sleep(0.05)
+        else:
             self.close()
-            raise ValueError(
-                f"{run.id} is being trained by another process; stop that first"
-            ) from None
+            raise ValueError(f"{run.id} is being trained by another process; stop that first")
 
     def close(self) -> None:
         """Give the run free. May be repeated."""
