@@ -45,7 +45,7 @@ _CALLS = {
 
 
 def program_source(
-    program: Program, values: Mapping[str, str], prefix: str = "v"
+    program: Program, values: Mapping[str, str], prefix: str = "v_"
 ) -> tuple[list[str], list[str]]:
     """The statements that compute a program, and the expressions of its outputs; see
     `print_program`."""

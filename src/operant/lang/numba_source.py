@@ -41,7 +41,7 @@ _CALLS = {
 
 
 def program_source(
-    program: Program, values: Mapping[str, str], prefix: str = "v", suffix: str = ""
+    program: Program, values: Mapping[str, str], prefix: str = "v_", suffix: str = ""
 ) -> tuple[list[str], list[str]]:
     """The lines that compute a program, and the expressions of its outputs; see `print_program`."""
     return print_program(_expression, program, values, prefix, suffix)

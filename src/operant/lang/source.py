@@ -58,7 +58,7 @@ def print_program(
 def print_function(dialect: Dialect, program: Program, name: str, suffix: str = "") -> str:
     """``def name(inputs): ... return outputs``: a tuple of them."""
     names = {name: name for name in program.inputs}
-    lines, outputs = print_program(dialect, program, names, "v", suffix)
+    lines, outputs = print_program(dialect, program, names, "v_", suffix)
     lines.append(f"return ({', '.join(outputs)},)")
     body = "".join(f"    {line}\n" for line in lines)
     return f"def {name}({', '.join(program.inputs)}):\n{body}"

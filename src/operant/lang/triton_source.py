@@ -46,7 +46,7 @@ _METHODS = {
 
 
 def program_source(
-    program: Program, values: Mapping[str, str], prefix: str = "v"
+    program: Program, values: Mapping[str, str], prefix: str = "v_"
 ) -> tuple[list[str], list[str]]:
     """The lines that compute a program, and the expressions of its outputs, each a block
     ``[BLOCK]``; see `print_program`."""

@@ -51,7 +51,6 @@ DEVICE float float_of(int x) {{ float found; memcpy(&found, &x, 4); return found
 #define ceil ceilf
 #define sqrt sqrtf
 #define fabs fabsf
-#define abs llabs
 #define inf (float_of(0x7f800000))
 #define nan (float_of(0x7fc00000))
 
@@ -69,13 +68,15 @@ DEVICE long long shift_left(long long a, long long n) {{
 DEVICE long long shift_right(long long a, long long n) {{
     return (n >= 0 && n < 64) ? a >> n : 0;
 }}
+DEVICE long long absolute(long long a) {{ return a < 0 ? i64(0 - u64(a)) : a; }}
 DEVICE long long floor_divide(long long a, long long b) {{
     if (b == 0) return 0;
+    if (b == -1) return i64(0 - u64(a));  // the only quotient that may not fit
     long long quotient = a / b;
     return quotient - ((quotient * b != a) && ((a < 0) != (b < 0)));
 }}
 DEVICE long long floor_mod(long long a, long long b) {{
-    return b == 0 ? 0 : a - floor_divide(a, b) * b;
+    return b == 0 || b == -1 ? 0 : a - floor_divide(a, b) * b;
 }}
 DEVICE long long inside(long long index, long long size, long long place, long long *trouble) {{
     if ((unsigned long long)index < (unsigned long long)size) return index;
@@ -100,8 +101,9 @@ DEVICE float draw_uniform(unsigned *stream, float low, float high) {{
     return low + (high - low) * draw(stream);
 }}
 DEVICE long long draw_integers(unsigned *stream, long long low, long long high) {{
-    long long count = most(high - low, 1);
-    return low + least((long long)(draw(stream) * (float)count), count - 1);
+    long long count = most(i64(u64(high) - u64(low)), 1);
+    long long drawn = least((long long)(draw(stream) * (float)count), count - 1);
+    return i64(u64(low) + u64(drawn));
 }}
 DEVICE bool draw_chance(unsigned *stream, float probability) {{
     return draw(stream) < probability;
@@ -272,7 +274,7 @@ def array_cuda_source(rules: ArrayRules, version: str) -> tuple[str, list[tuple[
 def _word(word: str) -> str:
     program = word_program(word)
     names = {name: name for name in program.inputs}
-    lines, outputs = print_program(sure_expression, program, names, "v", "_exact")
+    lines, outputs = print_program(sure_expression, program, names, "v_", "_exact")
     given = ", ".join(f"float {name}" for name in program.inputs)
     body = "".join(f"    auto {line};\n" for line in lines)
     return f"DEVICE float {word}_exact({given}) {{\n{body}    return {outputs[0]};\n}}\n"
