@@ -15,6 +15,7 @@ import numpy as np
 _SIGN, _MASK = 1 << 63, (1 << 64) - 1
 _EXACT = 1 << 53  # up to here a float64 holds every int: what rounds it to float32 rounds once
 _FLOATS = (float, np.floating)
+_new = int.__new__
 
 
 def to_float32(x: Any) -> np.float32:
@@ -31,10 +32,11 @@ def wrapped(value: int) -> Int64:
     return Int64(((value + _SIGN) & _MASK) - _SIGN)
 
 
-def _binary(of_ints: Callable[[Any, Any], int], of_floats: Callable[[Any, Any], Any]) -> Any:
+def _binary(of_ints: Callable[[Any, Any], Any], of_floats: Callable[[Any, Any], Any]) -> Any:
     def method(self: Int64, other: Any) -> Any:
-        if isinstance(other, int):
-            return wrapped(of_ints(self, other))
+        value = of_ints(self, other)
+        if value is not NotImplemented:
+            return _new(Int64, value) if -_SIGN <= value < _SIGN else wrapped(value)
         if isinstance(other, _FLOATS):
             return of_floats(to_float32(self), np.float32(other))
         return NotImplemented
@@ -42,11 +44,20 @@ def _binary(of_ints: Callable[[Any, Any], int], of_floats: Callable[[Any, Any], 
     return method
 
 
-def _comparison(of_ints: Callable[[Any, Any], bool], of_floats: Callable[[Any, Any], Any]) -> Any:
+def _bitwise(of_ints: Callable[[Any, Any], Any]) -> Any:
     def method(self: Int64, other: Any) -> Any:
-        if isinstance(other, _FLOATS):
+        value = of_ints(self, other)
+        return value if value is NotImplemented else _new(Int64, value)
+
+    return method
+
+
+def _comparison(of_ints: Callable[[Any, Any], Any], of_floats: Callable[[Any, Any], Any]) -> Any:
+    def method(self: Int64, other: Any) -> Any:
+        found = of_ints(self, other)
+        if found is NotImplemented and isinstance(other, _FLOATS):
             return bool(of_floats(to_float32(self), np.float32(other)))
-        return of_ints(self, other)
+        return found
 
     return method
 
@@ -82,12 +93,12 @@ class Int64(int):
     __rfloordiv__ = _binary(int.__rfloordiv__, _swapped(operator.floordiv))
     __mod__ = _binary(int.__mod__, operator.mod)
     __rmod__ = _binary(int.__rmod__, _swapped(operator.mod))
-    __and__ = _binary(int.__and__, operator.and_)
-    __rand__ = _binary(int.__rand__, _swapped(operator.and_))
-    __or__ = _binary(int.__or__, operator.or_)
-    __ror__ = _binary(int.__ror__, _swapped(operator.or_))
-    __xor__ = _binary(int.__xor__, operator.xor)
-    __rxor__ = _binary(int.__rxor__, _swapped(operator.xor))
+    __and__ = _bitwise(int.__and__)
+    __rand__ = _bitwise(int.__rand__)
+    __or__ = _bitwise(int.__or__)
+    __ror__ = _bitwise(int.__ror__)
+    __xor__ = _bitwise(int.__xor__)
+    __rxor__ = _bitwise(int.__rxor__)
     __truediv__ = _quotient
     __rtruediv__ = _swapped(_quotient)
 

@@ -92,6 +92,22 @@ def word_program(word: str) -> Program:
     return program
 
 
+def extremum(program: Program, node: Node, args: list[str]) -> tuple[str, str, str]:
+    """How minimum or maximum of `args` is chosen: a test and the values if it holds and if not.
+
+    ``minimum(a, b)`` is a if a < b or a is NaN, else b: NaN if either is, and of two equal zeros
+    the second. The test is empty where both may be NaN.
+    """
+    a, b = args
+    first, second = (program.nodes[arg] for arg in node.args)
+    less = "<" if node.op == "minimum" else ">"
+    if never_nan(first):
+        return f"{a} {less} {b}", a, b
+    if never_nan(second):
+        return f"{b} {less}= {a}", b, a
+    return "", a, b
+
+
 def never_nan(node: Node) -> bool:
     """Whether a value is a number for sure: a constant, an integer, or a (checked) parameter."""
     if node.op == "constant":

@@ -14,9 +14,9 @@ from __future__ import annotations
 import numpy as np
 
 from operant.envs.array_rules import ArrayRules, arguments
-from operant.lang.cuda_words import EXTREMES, RANDOM
+from operant.lang.cuda_words import CHOICES, RANDOM
 from operant.lang.dialects import TYPES, CText
-from operant.lang.numba_source import sure_expression
+from operant.lang.numba_source import expression
 from operant.lang.source import print_program, word_program
 from operant.lang.trace import INT
 from operant.vector.array_source import with_inner
@@ -56,7 +56,6 @@ DEVICE float float_of(int x) {{ float found; memcpy(&found, &x, 4); return found
 
 template <typename T> DEVICE T pick(bool test, T a, T b) {{ return test ? a : b; }}
 template <typename T> DEVICE T select(bool test, T a, T b) {{ return test ? a : b; }}
-DEVICE int whole32(float x) {{ return fabsf(x) < 2147483648.0f ? (int)x : -2147483647 - 1; }}
 DEVICE long long least(long long a, long long b) {{ return a < b ? a : b; }}
 DEVICE long long most(long long a, long long b) {{ return a > b ? a : b; }}
 DEVICE long long whole64(float x) {{
@@ -256,7 +255,7 @@ def pointers(rules: ArrayRules) -> dict[str, str]:
 def array_cuda_source(rules: ArrayRules, version: str) -> tuple[str, list[tuple[str, str, int]]]:
     """The whole program, and the places where indices are looked at; equal rules, equal text."""
     library, compiled = rules.library(CText(), strided=True)
-    words = EXTREMES + RANDOM
+    words = CHOICES + RANDOM
     parts = [_PRELUDE.format(name=rules.env.__qualname__, version=version, words=words)]
     parts += [_word(word) for word in with_inner(library.words)]
     if {"log", "cos"} <= library.words:
@@ -274,7 +273,7 @@ def array_cuda_source(rules: ArrayRules, version: str) -> tuple[str, list[tuple[
 def _word(word: str) -> str:
     program = word_program(word)
     names = {name: name for name in program.inputs}
-    lines, outputs = print_program(sure_expression, program, names, "v_", "_exact")
+    lines, outputs = print_program(expression, program, names, "v_", "_exact")
     given = ", ".join(f"float {name}" for name in program.inputs)
     body = "".join(f"    auto {line};\n" for line in lines)
     return f"DEVICE float {word}_exact({given}) {{\n{body}    return {outputs[0]};\n}}\n"

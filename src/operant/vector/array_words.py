@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import float32, int32, int64, njit, uint32, uint64
+from numba import float32, int64, njit, uint32, uint64
 
-from operant.lang.intrinsics import fabs, sqrt
+from operant.lang.intrinsics import sqrt
 from operant.vector.numba_philox import philox
 
 _EXACT: Any = {"error_model": "numpy", "fastmath": False}
@@ -85,12 +85,6 @@ def pick(condition, a, b):  # type: ignore[no-untyped-def]
 
 
 @njit(**_EXACT)
-def whole32(x):  # type: ignore[no-untyped-def]
-    """A float32 rounded towards zero; beyond 32 bits, and for NaN, the least int, as NumPy does."""
-    return int32(x) if fabs(x) < float32(2147483648.0) else int32(-2147483648)
-
-
-@njit(**_EXACT)
 def inside(index, size, place, trouble):  # type: ignore[no-untyped-def]
     """`index` if it is one of an array of `size`, else 0; the first such place is noted."""
     if uint64(index) < uint64(size):
@@ -140,4 +134,4 @@ def shift_right(a, n):  # type: ignore[no-untyped-def]
 
 __all__ = ["absolute", "begin", "draw", "draw_chance", "draw_integers", "draw_uniform"]
 __all__ += ["floor_divide", "floor_mod", "inside", "least", "most", "philox", "pick"]
-__all__ += ["shift_left", "shift_right", "sqrt", "whole32", "whole64"]
+__all__ += ["shift_left", "shift_right", "sqrt", "whole64"]

@@ -67,6 +67,7 @@ from operant.lang.intrinsics import (
     sqrt,
     store,
     trailing_zeros,
+    whole32,
 )
 from operant.vector.numba_jobs import *
 from operant.vector.numba_philox import philox

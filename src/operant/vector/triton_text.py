@@ -31,6 +31,7 @@ from operant.lang.triton_words import (
     seconds,
     ticks,
     uniforms,
+    whole32,
 )
 '''
 RECORD = ("return", "length", "seconds", "start", "episode", "index", "seed_low", "seed_high")
