@@ -69,7 +69,9 @@ def _expression(program: Program, node: Node, args: list[str], suffix: str) -> s
             return _constant(node)
         case "minimum" | "maximum":
             test, a, b = extremum(program, node, args)
-            return f"where<{TYPES[node.dtype]}>({test}, {a}, {b})" if test else f"{node.op}({a}, {b})"
+            return (
+                f"where<{TYPES[node.dtype]}>({test}, {a}, {b})" if test else f"{node.op}({a}, {b})"
+            )
         case "to_int" if program.nodes[node.args[0]].dtype == FLOAT:
             return f"whole32({args[0]})"
         case "where":

@@ -221,7 +221,9 @@ class _Body(Assignments):
             self.fail(self.tree, f"{self.function.__name__}() may end without a return")
         if wanted not in (None, NOTHING) and not self.returns:
             self.fail(self.tree, f"{self.function.__name__}() must return {_signature(wanted)}")
-        variables = {variable_name(key): kind for key, kind in (self.variables | self.views).items()}
+        variables = {
+            variable_name(key): kind for key, kind in (self.variables | self.views).items()
+        }
         signature = Signature(name, self.parameters(), variables, returns)
         return self.library.dialect.function(signature, self.lines), returns
 

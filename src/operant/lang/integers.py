@@ -66,7 +66,7 @@ def _swapped(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return lambda a, b: function(b, a)
 
 
-def _quotient(a: Any, b: Any) -> np.float32:
+def _quotient(a: Any, b: Any) -> Any:
     return to_float32(a) / to_float32(b)
 
 

@@ -12,6 +12,7 @@ random numbers), and intermediate results ``v_<k>``, ``o_<k>``, ``m_<k>``. State
 from __future__ import annotations
 
 import ast
+from itertools import pairwise
 from types import CodeType
 
 
@@ -48,10 +49,7 @@ def table_name(name: str, number: int) -> str:
 def renamed_by_python(tree: ast.AST, code: CodeType) -> list[tuple[ast.AST, str]]:
     """Names in a function that Python itself replaces, and where: ``__x`` within a class."""
     outer = code.co_qualname.split(".")
-    in_class = any(
-        name != "<locals>" and after != "<locals>"
-        for name, after in zip(outer[:-1], outer[1:], strict=True)
-    )
+    in_class = any("<locals>" not in pair for pair in pairwise(outer))  # a function has locals
     if not in_class:
         return []
     found = []

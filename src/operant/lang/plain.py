@@ -1,8 +1,9 @@
 """The author's functions over arrays, run by Python itself, computing what compiled code computes.
 
 The code is the author's own, line by line, so a debugger steps through it. What changes is what its
-names and constants stand for: floats are ``np.float32``, ints `Int64`, tables `Cells`, and the words
-work on single numbers in float32. NumPy then rounds after every operation, as compiled code does.
+names and constants stand for: floats are ``np.float32``, ints `Int64`, tables `Cells`, and the
+words work on single numbers in float32. NumPy then rounds after every operation, as compiled code
+does.
 """
 
 from __future__ import annotations
