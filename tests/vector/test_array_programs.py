@@ -1,7 +1,6 @@
 """Random array environments: ``cpu`` computes what plain Python does, to the bit.
 
-`program_writer` writes them. Others, by hand: ``python tests/vector/test_array_programs.py 10 50``
-plays those of the seeds 10 to 49.
+``tests/fuzz/array_writer.py`` writes them. Many more, by hand: ``python tests/fuzz --programs 100``.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def load(path: Path) -> Any:
     return module
 
 
-writer = load(Path(__file__).parent / "program_writer.py")
+writer = load(Path(__file__).parents[1] / "fuzz" / "array_writer.py")
 
 
 def written(folder: Path, seed: int, statements: int) -> type[operant.Env]:
@@ -226,11 +225,3 @@ def test_programs_are_what_they_should_be() -> None:
     for part in ("[:] = ", "row0 = ", "Way.", "STEPS[", "KINDS[", "SAFE[", "params.", "~", "not "):
         assert part in everything, part
 
-
-if __name__ == "__main__":
-    os.environ["TRITON_INTERPRET"] = "1"
-    with tempfile.TemporaryDirectory() as folder:
-        for number in range(*map(int, sys.argv[1:3])):
-            environment = written(Path(folder), number, 20)
-            found = compare(environment, ("reference", "cpu", "cuda"), 4, 25)
-            print(number, "equal;", found, "infinite or NaN", flush=True)

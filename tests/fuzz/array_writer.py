@@ -1,8 +1,8 @@
-"""Writes random array environments: well typed, every int, index and store in its range.
+"""Writes random array environments: well typed, every index and store in its range.
 
 `program(seed)` is the text of a module with an environment ``Program``. Each expression knows its
-kind; an int also knows between which numbers it lies, so that divisors are not zero, indices lie
-inside and nothing overflows. Floats may become anything, also infinite or NaN.
+kind; an int also knows between which numbers it lies, so that divisors are not zero and indices lie
+inside. Ints may wrap around; floats may become anything, also infinite or NaN.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ FLOATS, INTS, BOOLS = {"f": (6,), "g": (3, 4)}, {"n": (5,), "u": (4, 3), "h": (2
 ARRAYS = FLOATS | INTS | BOOLS
 RANGES = {"n": (-1_000_000, 1_000_000), "u": (0, 255), "h": (-(2**31), 2**31 - 1)}
 VARIABLE = (-1_000_000, 1_000_000)
-LIMIT = 2**50
+ANY = (-(2**63), 2**63 - 1)
+LIMIT = 2**50  # of what is known when a function is compiled, where nothing may wrap around
 
 HEAD = '''\
-"""Written by tests/vector/program_writer.py, seed {seed}."""
+"""Written by tests/fuzz/array_writer.py, seed {seed}."""
 
 from enum import IntEnum
 from typing import NamedTuple
@@ -147,6 +148,8 @@ class Int(NamedTuple):
     text: str
     low: int
     high: int
+    known: bool = False
+    """Whether its value may be known when the function is compiled."""
 
 
 class Writer:
@@ -203,14 +206,17 @@ class Writer:
             return value
         size = high - low + 1
         if self.calls and self.random.random() < 0.3:
-            return Int(f"clip({value.text}, {low}, {high})", low, high)
+            return Int(f"clip({value.text}, {low}, {high})", low, high, value.known)
         shift = f" + {low}" if low > 0 else f" - {-low}" if low < 0 else ""
-        return Int(f"(({value.text}) % {size}{shift})", low, high)
+        return Int(f"(({value.text}) % {size}{shift})", low, high, value.known)
 
     # Expressions ----------------------------------------------------------------------------
     def integer(self, depth: int) -> Int:
         made = self._integer(depth)
-        return made if max(-made.low, made.high) < LIMIT else self.wrapped(made, *VARIABLE)
+        if made.known and max(-made.low, made.high) >= LIMIT:
+            return self.wrapped(made, *VARIABLE)
+        fits = ANY[0] <= made.low and made.high < ANY[1]  # abs() of the least int is negative
+        return made if fits else Int(made.text, *ANY)
 
     def _leaf_int(self) -> Int:
         options = [self.constant_int(), self.constant_int()]
@@ -220,18 +226,18 @@ class Writer:
             options.append(Int(name, 0, limit))
         name = self.pick(*INTS)
         options += [Int(self.place(name), *RANGES[name])] if self.random.random() < 0.6 else []
-        options += [Int("action", 0, 3), Int("Way.LEFT", 1, 1), Int("COUNT", 5, 5)]
+        options += [Int("action", 0, 3), Int("Way.LEFT", 1, 1, True), Int("COUNT", 5, 5, True)]
         options += [
-            Int("params.count", 3, 3),
-            Int("len(STEPS)", 7, 7) if self.calls else Int("2", 2, 2),
+            Int("params.count", 3, 3, True),
+            Int("len(STEPS)", 7, 7, True) if self.calls else Int("2", 2, 2, True),
         ]
         options.append(Int(f"STEPS[{self.index(7)}]" if self.calls else "STEPS[1]", -5, 9))
         options.append(Int(f"KINDS[{self.index(2) if self.calls else 1}, 1]", -7, 2))
         return self.random.choice(options)
 
     def constant_int(self) -> Int:
-        k = self.random.choice([0, 1, 2, 3, 7, 12, 100, -1, -8, 16777217, 1000003])
-        return Int(f"({k})" if k < 0 else str(k), k, k)
+        k = self.random.choice([0, 1, 2, 3, 7, 12, 100, -1, -8, 16777217, 1000003, 2**45 + 1])
+        return Int(f"({k})" if k < 0 else str(k), k, k, True)
 
     def _integer(self, depth: int) -> Int:
         if depth <= 0:
@@ -269,12 +275,12 @@ class Writer:
                 Int("whole({x})", -1000000, 1000000),
                 Int(f"clip({x}, -20, 30)", -20, 30),
             ]
-            if size < 2**40:
-                ways.append(Int(f"mixed({x}, {y})", -(2 ** (bits + 3)), 2 ** (bits + 3)))
+            ways.append(Int(f"mixed({x}, {y})", -(2 ** (bits + 3)), 2 ** (bits + 3)))
             if self.draws:
                 ways += [Int("random.integers(9)", 0, 8), Int("random.integers(-4, COUNT)", -4, 4)]
         made = self.random.choice(ways)
-        return made._replace(text=self.completed(made.text, depth - 1))
+        known = a.known and b.known
+        return made._replace(text=self.completed(made.text, depth - 1), known=known)
 
     def completed(self, template: str, depth: int) -> str:
         """`template` with floats for {x} and {y}, an int for {k}, truth values for {p} and {q}, a
@@ -567,4 +573,4 @@ def program(seed: int, statements: int = 60) -> str:
 
 def _watched(text: str) -> str:
     """`observe` is not told the action."""
-    return text.replace("action", "2")
+    return text.replace("action", "(state.n[1] % 4)")
