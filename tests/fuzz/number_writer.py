@@ -20,6 +20,8 @@ MOST = 2**22
 """Largest whole number that is computed with: two of their sums are still exact."""
 SMALL = 2**11
 
+WORDS = "sin cos tan exp log tanh atan sqrt floor ceil abs sign tame"
+
 HEAD = '''\
 """Written by tests/fuzz/number_writer.py, seed {seed}."""
 
@@ -117,7 +119,10 @@ class Writer:
         p, n = self.truth(depth - 1), self.random.choice(DIVISORS)
         ways = [f"({x} {s} {y})" for s in "+-*/"] + [f"({x} {s} {k})" for s in "+-*/"]
         ways += [f"({x} % {n}.0)", f"({x} // {n}.0)", f"({x} % {y})", f"({x} // {y})", f"(-{x})"]
-        ways += [f"{word}({x})" for word in "sin cos tan exp log tanh atan sqrt floor ceil".split()]
+        ways += [
+            f"{word}({x})"
+            for word in ["sin", "cos", "tan", "exp", "log", "tanh", "atan", "sqrt", "floor", "ceil"]
+        ]
         ways += [f"{word}({x})" for word in ("abs", "sign", "tame")]
         ways += [f"atan2({x}, {y})", f"minimum({x}, {y})", f"maximum({x}, {k})", f"({x} ** 2)"]
         ways += [f"clip({x}, -1.5, {y})", f"clip({x}, -0.0, 0.0)", f"where({p}, {x}, {y})"]
@@ -247,9 +252,7 @@ class Writer:
         text = self.function("observe(state, params)", f"        return ({values},)\n", [])
         if self.space == "Discrete(5)" and self.random.random() < 0.5:
             allowed = ", ".join(["state.f0 == state.f0 + 0.0", *[self.truth(1) for _ in range(4)]])
-            text += self.function(
-                "action_mask(state, params)", f"        return ({allowed})\n", []
-            )
+            text += self.function("action_mask(state, params)", f"        return ({allowed})\n", [])
         return text
 
 

@@ -149,12 +149,12 @@ def check_cpp(env: type[operant.Env], states: dict[str, np.ndarray], seed: int) 
         if not same.all():
             at = int(np.argmin(same))
             given = {name: value[at] for name, value in inputs.items()}
-            raise Difference(f"output {k} of step in C++: {b[at]!r} instead of {a[at]!r} at {given}")
+            raise Difference(
+                f"output {k} of step in C++: {b[at]!r} instead of {a[at]!r} at {given}"
+            )
 
 
-def _inputs(
-    rules: TracedRules, states: dict[str, np.ndarray], seed: int
-) -> dict[str, np.ndarray]:
+def _inputs(rules: TracedRules, states: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
     random = np.random.default_rng(seed)
     size = len(next(iter(states.values())))
     found: dict[str, np.ndarray] = {f"s_{name}": states[name] for name in rules.fields}

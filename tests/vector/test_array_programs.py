@@ -1,14 +1,12 @@
 """Random array environments: ``cpu`` computes what plain Python does, to the bit.
 
-``tests/fuzz/array_writer.py`` writes them. Many more, by hand: ``python tests/fuzz --programs 100``.
+``tests/fuzz/array_writer.py`` writes them. Many more: ``python tests/fuzz --programs 100``.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import os
 import sys
-import tempfile
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -224,4 +222,3 @@ def test_programs_are_what_they_should_be() -> None:
         assert f"    {part}" in everything, part
     for part in ("[:] = ", "row0 = ", "Way.", "STEPS[", "KINDS[", "SAFE[", "params.", "~", "not "):
         assert part in everything, part
-
