@@ -316,7 +316,7 @@ HELPERS = {
     "def twice(g):\n    @wraps(g)\n    def h(x):\n        return 2 * g(x)\n    return h\n"
     "@twice  #!\ndef f(x):\n    return x": "@twice is not compiled; write a plain function",
     "def twice(g):\n    @wraps(g)\n    def h(x):\n        return 2 * g(x)\n    return h\n"
-    "def f(x):  #!\n    return x\nf = twice(f)": "what is called is h(), which is wrapped around f()",
+    "def f(x):  #!\n    return x\nf = twice(f)": "what is called is h(), which is wrapped around",
     "def f(x):\n    for k in range(3):  #!\n        pass\ndef range(n):\n    return n": (
         "range is something else here"
     ),
