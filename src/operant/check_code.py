@@ -23,7 +23,7 @@ from operant.vector.backends import available_backends
 from operant.vector.compile_error import CompileError, compiling
 from operant.vector.env import VecEnv
 
-STEPS = 4096
+STEPS = 2048
 """Environment steps that the reference plays in search of errors, about."""
 
 
