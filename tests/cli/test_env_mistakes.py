@@ -1,4 +1,4 @@
-"""What an environment is to blame for is one sentence and exit code 2, whichever command runs it."""
+"""What an environment is to blame for is one sentence and exit code 2, in every command."""
 
 from __future__ import annotations
 
