@@ -323,6 +323,19 @@ HELPERS = {
 }
 
 
+def test_a_wrapped_function_of_the_class_is_refused(tmp_path: Path) -> None:
+    """The wrapper would be left out, in plain Python as well."""
+    before = (
+        "def twice(g):\n    @wraps(g)\n    def h(*given):\n        return g(*given)\n    return h\n"
+    )
+    text = written("y = 1", before)
+    head = next(line for line in text.splitlines() if line.lstrip().startswith("def step("))
+    text = text.replace(head, f"{head}  #!").rstrip() + "\n\n    step = twice(step)\n"
+    assert refused(tmp_path, text).endswith(
+        ".step is wrapped around step(); write a plain function"
+    )
+
+
 @pytest.mark.parametrize(("before", "message"), HELPERS.items())
 def test_refused_helpers(tmp_path: Path, before: str, message: str) -> None:
     if "#!" not in before:
