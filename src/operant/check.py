@@ -128,7 +128,7 @@ def _check_actions_by_playing(env: type[Env]) -> str:
 
 
 def _action_names(rules: Rules) -> set[str]:
-    return {f"a{k}" for k in range(rules.action.size)}
+    return {f"a_{k}" for k in range(rules.action.size)}
 
 
 def _check_spaces(env: type[Env]) -> str:

@@ -40,7 +40,7 @@ def marked_line(module: ModuleType, name: str) -> int:
         ("ByZero", "step() raised ZeroDivisionError: "),
         ("NoChoice", "step() raised ValueError: integers() chooses among 1 to 2**24 numbers"),
         ("TooLarge", "step() raised OverflowError: Python integer 260 out of bounds for uint8"),
-        ("ShiftedBack", "step() raised ValueError: negative shift count"),
+        ("ShiftedBack", "step() raised ValueError: a shift is by 0 to 63 bits, got -1"),
         ("NotANumber", "step() raised ValueError: cannot convert float NaN to integer"),
         ("HelperRaises", "share() raised ZeroDivisionError: "),
     ],

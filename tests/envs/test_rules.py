@@ -81,8 +81,8 @@ def test_the_plain_definition_works() -> None:
     rules = Rules.of(define())
     assert rules.fields == {"x": "float", "steps": "int", "landed": "bool"}
     assert rules.float_params == ("gravity",)
-    assert rules.reset.inputs == ["u0", "u1", "u2", "u3", "p_gravity"]
-    assert rules.step.inputs == ["s_x", "s_steps", "s_landed", "a0", "p_gravity"]
+    assert rules.reset.inputs == ["u_0", "u_1", "u_2", "u_3", "p_gravity"]
+    assert rules.step.inputs == ["s_x", "s_steps", "s_landed", "a_0", "p_gravity"]
     assert [rules.step.nodes[output].dtype for output in rules.step.outputs] == [
         *["float", "int", "bool"],
         *["float", "bool"],

@@ -9,6 +9,7 @@ import pytest
 
 from operant.lang import Arrays, boolean, float32, int32, uint8
 from operant.lang.arrays import MAX_BYTES, ArrayField, Cells, as_cells
+from operant.lang.integers import Int64
 
 
 class Board(Arrays):
@@ -97,13 +98,13 @@ def test_none_and_too_many() -> None:
 
 
 # What functions are handed ------------------------------------------------------------------------
-def test_elements_are_pythons_own_or_float32() -> None:
+def test_elements_are_int64_bool_or_float32() -> None:
     state = board()
     state.cells[1, 2] = 200
     state.energy[0] = 0.1
     state.seen[3] = True
-    assert type(state.cells[1, 2]) is int
-    assert type(state.head[0]) is int
+    assert type(state.cells[1, 2]) is Int64
+    assert type(state.head[0]) is Int64
     assert type(state.energy[0]) is np.float32
     assert type(state.seen[3]) is bool
     assert (state.cells[1, 2], state.energy[0], state.seen[3]) == (200, np.float32(0.1), True)
@@ -167,8 +168,8 @@ def test_what_does_not_fit_is_not_cut_off(name: str, value: int) -> None:
     [
         (np.array([0.1, 0.2]), np.float32, np.float32),
         (np.array([0.1], np.float16), np.float32, np.float32),
-        (np.array([1, 2], np.int8), np.int64, int),
-        (np.array([1, 2], np.uint16), np.int64, int),
+        (np.array([1, 2], np.int8), np.int64, Int64),
+        (np.array([1, 2], np.uint16), np.int64, Int64),
         (np.array([True]), np.bool_, bool),
     ],
     ids=lambda value: str(getattr(value, "dtype", "")),

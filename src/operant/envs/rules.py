@@ -84,8 +84,8 @@ class Rules:
 class TracedRules(Rules):
     """The rules of an environment whose state is a tuple of numbers, recorded.
 
-    `reset`, `step`, `observe` and `mask` are programs over the inputs ``s_<field>``, ``a<k>``,
-    ``u<k>`` and ``p_<parameter>``; outputs are the state's fields, then for `step` the reward and
+    `reset`, `step`, `observe` and `mask` are programs over the inputs ``s_<field>``, ``a_<k>``,
+    ``u_<k>`` and ``p_<parameter>``; outputs are the state's fields, then for `step` the reward and
     the termination flag, for `observe` the observation's components, and for `mask` whether each
     action is allowed, component by component. Without ``action_mask`` there is no `mask`.
     """
@@ -304,11 +304,11 @@ class _Recorder:
                 *[program.input(f"s_{name}", dtype) for name, dtype in self.fields.items()]
             )
         if "action" in groups:
-            actions = [program.input(f"a{k}", self.action.dtype) for k in range(self.action.size)]
+            actions = [program.input(f"a_{k}", self.action.dtype) for k in range(self.action.size)]
             values["action"] = actions[0] if self.action.scalar else tuple(actions)
         if "random" in groups:
             values["random"] = tuple(
-                program.input(f"u{k}", FLOAT) for k in range(self.env.random_numbers)
+                program.input(f"u_{k}", FLOAT) for k in range(self.env.random_numbers)
             )
         values["params"] = self.params._replace(
             **{name: program.input(f"p_{name}", FLOAT) for name in self.float_params}

@@ -7,7 +7,7 @@
 
 In ``reset``, ``step``, ``observe`` and ``action_mask`` such a state is written in place:
 ``state.board[y, x] = 1``. In plain Python its arrays are `Cells`: NumPy arrays whose elements come
-out as Python ints and bools and as ``np.float32``, so that arithmetic is what compiled code does.
+out as `Int64`, bool and ``np.float32``, so that arithmetic is what compiled code does.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import math
 from typing import Any, ClassVar, NamedTuple, SupportsIndex
 
 import numpy as np
+
+from operant.lang.integers import Int64, to_float32
 
 MAX_BYTES = 1 << 20
 """Of the state of one environment."""
@@ -111,17 +113,17 @@ class Arrays:
 
 
 class Cells(np.ndarray):
-    """An array whose elements are Python ints and bools, or ``np.float32``.
+    """An array whose elements are `Int64`, bool or ``np.float32``.
 
-    NumPy's own ``int32 * float32`` is a float64; a Python int times a float32 is a float32, as it
-    is in compiled code. Indices count from the start only.
+    NumPy's own ``int32 * float32`` is a float64; an `Int64` times a float32 is a float32, as it is
+    in compiled code. Indices count from the start only.
     """
 
     def __getitem__(self, index: Any) -> Any:
         value = super().__getitem__(_inside(self, index))
         if isinstance(value, np.ndarray | np.float32):
             return value
-        return value.item()
+        return bool(value) if isinstance(value, np.bool_) else Int64(value)
 
     def __repr__(self) -> str:  # NumPy's own counts from the end
         return repr(np.asarray(self))
@@ -133,6 +135,8 @@ class Cells(np.ndarray):
         return format(np.asarray(self), spec)
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        if isinstance(value, int) and self.dtype == np.float32:
+            value = to_float32(value)
         super().__setitem__(_inside(self, index), value)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from operant.lang.calls import Calls
-from operant.lang.expressions import local
 from operant.lang.kinds import NUMBERS, Array, Value, described
+from operant.lang.names import variable_name
 
 _CASTS = {"float32": "f32({})", "int32": "i32({})", "uint8": "u8({})", "bool": "u8({})"}
 _CASTS["int64"] = "i64({})"
@@ -57,7 +57,7 @@ class Assignments(Calls):
             if target.id in self.variables or hashable(known) != hashable(value.kind):
                 self.fail(node, f"{target.id} stands for something else elsewhere")
             self.assigned.add(target.id)
-            self.emit(f"{local(target.id)} = {value.text}")
+            self.emit(f"{variable_name(target.id)} = {value.text}")
         else:
             text = self.target(target, value)
             self.emit(text)
@@ -87,7 +87,7 @@ class Assignments(Calls):
             case ast.Name(id=name):
                 self.declare(target, name, value.kind)
                 self.assigned.add(name)
-                return f"{local(name)} = {value.text}"
+                return f"{variable_name(name)} = {value.text}"
             case ast.Subscript(value=base, slice=ast.Slice(lower=None, upper=None, step=None)):
                 return self.fill(target, self.visit(base), value)
             case ast.Subscript(value=base):

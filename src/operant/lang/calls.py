@@ -9,7 +9,7 @@ from types import FunctionType
 from typing import Any
 
 from operant.lang import words
-from operant.lang.expressions import Expressions, constant, local
+from operant.lang.expressions import Expressions, constant
 from operant.lang.kinds import (
     BOOL,
     FLOAT,
@@ -23,6 +23,7 @@ from operant.lang.kinds import (
     Value,
     described,
 )
+from operant.lang.names import array_name, variable_name
 from operant.lang.source import COMPOSED
 
 _COMPOSED = {getattr(words, name): name for name in COMPOSED}
@@ -47,7 +48,7 @@ class Calls(Expressions):
         if isinstance(node.func, ast.Attribute):
             owner = node.func.value
             if isinstance(owner, ast.Name) and self.arguments.get(owner.id) == RANDOM:
-                return self.draw(node, local(owner.id), node.func.attr)
+                return self.draw(node, variable_name(owner.id), node.func.attr)
         function = self.visit(node.func)
         if function.kind != OUTSIDE:
             self.fail(node, f"{ast.unparse(node.func)} cannot be called")
@@ -88,7 +89,7 @@ class Calls(Expressions):
             value = self.number(self.counted(node, 1, 1)[0])
             if value.kind == BOOL:
                 self.fail(node, "abs() of a truth value")
-            return self.called("fabs" if value.kind == FLOAT else "abs", [value], value.kind)
+            return self.called("fabs" if value.kind == FLOAT else "absolute", [value], value.kind)
         if called is words.logical_not:
             value = self.condition(self.counted(node, 1, 1)[0])
             return self.combined("(not {0})", [value], BOOL)
@@ -175,7 +176,7 @@ class Calls(Expressions):
         called = self.library.compile(function, [value.kind for value in values], self.place(node))
         given: list[Value] = []
         for value in values:
-            arrays = [Value(f"{value.text}_{name}", STATE) for name in self.library.state]
+            arrays = [Value(array_name(value.text, name), STATE) for name in self.library.state]
             given += arrays if value.kind == STATE else [value]
         given += [Value(name, INT) for name in self.library.dialect.extra]
         return replace(self.called(called.name, given, called.returns), acts=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from operant.lang.source import COMPOSED, never_nan, print_program, word_program
+from operant.lang.source import COMPOSED, extremum, print_program, word_program
 from operant.lang.trace import BOOL, FLOAT, INT, Node, Program
 
 TYPES = {FLOAT: "float", INT: "int", BOOL: "bool"}
@@ -45,7 +45,7 @@ _CALLS = {
 
 
 def program_source(
-    program: Program, values: Mapping[str, str], prefix: str = "v"
+    program: Program, values: Mapping[str, str], prefix: str = "v_"
 ) -> tuple[list[str], list[str]]:
     """The statements that compute a program, and the expressions of its outputs; see
     `print_program`."""
@@ -63,13 +63,17 @@ def word_source(word: str) -> str:
 
 
 def _expression(program: Program, node: Node, args: list[str], suffix: str) -> str:
-    given = [program.nodes[arg] for arg in node.args]
     whole = node.dtype == INT
     match node.op:
         case "constant":
             return _constant(node)
         case "minimum" | "maximum":
-            return _extremum(node, given, args)
+            test, a, b = extremum(program, node, args)
+            return (
+                f"where<{TYPES[node.dtype]}>({test}, {a}, {b})" if test else f"{node.op}({a}, {b})"
+            )
+        case "to_int" if program.nodes[node.args[0]].dtype == FLOAT:
+            return f"whole32({args[0]})"
         case "where":
             return f"where<{TYPES[node.dtype]}>({', '.join(args)})"
         case "negative":
@@ -86,16 +90,6 @@ def _expression(program: Program, node: Node, args: list[str], suffix: str) -> s
             return f"{op}{suffix}({', '.join(args)})"
         case op:
             return f"{_CALLS[op]}({', '.join(args)})"
-
-
-def _extremum(node: Node, given: list[Node], args: list[str]) -> str:
-    """minimum or maximum; a side that is no NaN goes first: the other's NaN is then passed on."""
-    sign = "<" if node.op == "minimum" else ">"
-    for sure, other in ((0, 1), (1, 0)):
-        if never_nan(given[sure]):
-            chosen = f"{args[sure]} {sign} {args[other]}, {args[sure]}, {args[other]}"
-            return f"where<{TYPES[node.dtype]}>({chosen})"
-    return f"{node.op}({args[0]}, {args[1]})"
 
 
 def _constant(node: Node) -> str:

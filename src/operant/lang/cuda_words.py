@@ -19,9 +19,10 @@ DEVICE void philox(unsigned (&c)[4], unsigned k0, unsigned k1) {
 }
 DEVICE float unit(unsigned word) { return (float)(word >> 8) * (1.0f / 16777216.0f); }
 """
-EXTREMES = """
+CHOICES = """
 DEVICE float minimum(float a, float b) { return (a < b || a != a) ? a : b; }
 DEVICE float maximum(float a, float b) { return (a > b || a != a) ? a : b; }
+DEVICE int whole32(float x) { return fabsf(x) < 2147483648.0f ? (int)x : -2147483647 - 1; }
 """
 WHOLE = """
 template <typename T> DEVICE T where(bool test, T a, T b) { return test ? a : b; }
@@ -40,5 +41,5 @@ DEVICE int floor_mod(int a, int b) {
     return b == 0 ? 0 : subtracted(a, multiplied(floor_divide(a, b), b));
 }
 """
-WORDS = RANDOM + EXTREMES + WHOLE
+WORDS = RANDOM + CHOICES + WHOLE
 """What programs of `operant.lang.cuda_source` call."""

@@ -13,7 +13,8 @@ from operant.lang.kinds import BOOL, FLOAT, INT, NOTHING, PARAMS, RANDOM, Array,
 
 TYPES = {"float32": "float", "int32": "int", "uint8": "unsigned char", "bool": "unsigned char"}
 TYPES |= {"int64": "long long"}
-_SHIFTS = {"<<": "shift_left", ">>": "shift_right"}
+_WORDS = {"<<": "shift_left", ">>": "shift_right", "//": "floor_divide", "%": "floor_mod"}
+_BITS = "&|^"
 _NUMBERS = {FLOAT: "float", INT: "long long", BOOL: "bool"}
 
 
@@ -49,6 +50,9 @@ class Dialect(Protocol):
 
     def whole(self, sign: str, a: str, b: str) -> str:
         """Arithmetic of ints: 64 bits that wrap around, ``//`` and ``%`` as Python rounds."""
+
+    def negative(self, value: str) -> str:
+        """``-value`` of an int, which wraps around."""
 
     def simple(self, line: str) -> str:
         """A statement of one line."""
@@ -104,7 +108,15 @@ class PythonText:
 
     def whole(self, sign: str, a: str, b: str) -> str:
         """See `Dialect`."""
-        return f"{_SHIFTS[sign]}({a}, {b})" if sign in _SHIFTS else f"({a} {sign} {b})"
+        if sign in _WORDS:
+            return f"{_WORDS[sign]}({a}, {b})"
+        if sign in _BITS:
+            return f"({a} {sign} {b})"
+        return f"i64(u64({a}) {sign} u64({b}))"  # Numba tells LLVM that signed ints do not overflow
+
+    def negative(self, value: str) -> str:
+        """See `Dialect`."""
+        return f"i64(u64(0) - u64({value}))"
 
     def simple(self, line: str) -> str:
         """See `Dialect`."""
@@ -183,10 +195,13 @@ class CText:
 
     def whole(self, sign: str, a: str, b: str) -> str:
         """See `Dialect`."""
-        functions = {"//": "floor_divide", "%": "floor_mod", **_SHIFTS}
-        if sign in functions:
-            return f"{functions[sign]}({a}, {b})"
+        if sign in _WORDS:
+            return f"{_WORDS[sign]}({a}, {b})"
         return f"i64(u64({a}) {sign} u64({b}))"
+
+    def negative(self, value: str) -> str:
+        """See `Dialect`."""
+        return f"i64(0 - u64({value}))"
 
     def simple(self, line: str) -> str:
         """See `Dialect`."""

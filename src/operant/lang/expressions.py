@@ -18,6 +18,7 @@ import numpy as np
 
 from operant.lang.advice import LanguageError
 from operant.lang.arrays import Cells
+from operant.lang.integers import to_float32
 from operant.lang.kinds import (
     BOOL,
     FLOAT,
@@ -31,6 +32,7 @@ from operant.lang.kinds import (
     Value,
     described,
 )
+from operant.lang.names import array_name, part_name, state_name, variable_name
 from operant.lang.outer import MISSING, outer_value
 
 if TYPE_CHECKING:
@@ -101,7 +103,7 @@ class Expressions(ABC):
             return value
         if (value.kind, kind) == (INT, FLOAT):
             if value.known:
-                return constant(float(value.value))
+                return constant(float(to_float32(value.value)))
             return self.combined("f32({0})", [value], FLOAT)
         advice = {FLOAT: "write to_float(x)", INT: "write to_int(x)", BOOL: "write x != 0"}
         wanted = described(kind)
@@ -172,16 +174,18 @@ class Expressions(ABC):
             if name not in self.assigned:
                 self.fail(node, f"{name} may have no value yet here; give it one before")
             if name in self.views:
-                return Value(local(name), self.views[name])
-            return Value(local(name), self.variables[name])
+                return Value(variable_name(name), self.views[name])
+            return Value(variable_name(name), self.variables[name])
         if name in self.arguments:
             kind = self.arguments[name]
             if isinstance(kind, tuple):  # an action of several parts
-                parts = tuple(Value(f"{local(name)}{k}", part) for k, part in enumerate(kind))
+                parts = tuple(Value(part_name(name, k), part) for k, part in enumerate(kind))
                 return Value(name, kind, parts=parts)
             if kind == PARAMS:
                 return Value("params", kind)
-            return Value(name if kind == STATE else local(name), kind)
+            if kind == STATE:
+                return Value(state_name(list(self.arguments).index(name)), kind)
+            return Value(variable_name(name), kind)
         if name in self.function.__code__.co_varnames:
             self.fail(node, f"{name} has no value yet here")
         try:
@@ -210,7 +214,7 @@ class Expressions(ABC):
             known = self.library.state
             if name not in known:
                 self.fail(node, f"the state has no array {name!r}; it has {', '.join(known)}")
-            return Value(f"{base.text}_{name}", known[name])
+            return Value(array_name(base.text, name), known[name])
         if base.kind == PARAMS:
             return self.parameter(node, name)
         if base.kind == OUTSIDE and hasattr(base.value, name):
@@ -342,6 +346,8 @@ class Expressions(ABC):
         if value.known and value.kind == INT:
             results = {"-": -value.value, "+": value.value, "~": ~value.value}
             return self.constant(node, results[sign])
+        if value.kind == INT and sign == "-":
+            return self.combined(self.library.dialect.negative("{0}"), [value], INT)
         return self.combined(f"({sign}{{0}})", [value], value.kind)
 
     def boolean(self, node: ast.BoolOp) -> Value:
@@ -366,7 +372,7 @@ class Expressions(ABC):
             if TEXT in (a.kind, b.kind) and not (a.kind == b.kind and sign in ("==", "!=")):
                 self.fail(node, "text is compared with text, by == and !=")
             if a.known and b.known and OUTSIDE not in (a.kind, b.kind):
-                results.append(bool(python(_rounded(a.value), _rounded(b.value))))
+                results.append(bool(python(*_rounded(a.value, b.value))))
                 texts.append(str(results[-1]))
                 continue
             for term, value in ((terms[k], a), (terms[k + 1], b)):
@@ -423,15 +429,13 @@ def constant(value: Any) -> Value:
     return Value(f"f32({float(value)!r})", FLOAT, float(value))
 
 
-def _rounded(value: Any) -> Any:
-    return np.float32(value) if isinstance(value, float) else value
+def _rounded(a: Any, b: Any) -> tuple[Any, Any]:
+    """Two known values as they are compared: as float32 where one is a float."""
+    if isinstance(a, float) or isinstance(b, float):
+        return to_float32(a), to_float32(b)
+    return a, b
 
 
 def _table_kind(name: str, table: Cells) -> Array:
     dtype = {"f": "float32", "b": "bool"}.get(table.dtype.kind, "int64")
     return Array(dtype, table.shape, name, table=True)
-
-
-def local(name: str) -> str:
-    """A variable's name in the generated text, where it meets no word."""
-    return f"{name}_"

@@ -19,28 +19,31 @@ from operant.lang.words import (
     bits_of,
     clip,
     float_of,
-    floor,
     maximum,
     to_float,
-    to_int,
     where,
 )
 
 # pi/2 and ln(2) in parts of few bits; the last part of each holds what is left.
 _PI_2_A, _PI_2_B, _PI_2_C = 1.5703125, 4.837512969970703125e-4, 7.549789948768648e-8
 _LN2_A, _LN2_B = 0.693359375, -2.12194440e-4
+_MAGIC = 12582912.0
+"""1.5 * 2**23: the sum with a number below 2**22 is rounded to a whole number, whose low bits are
+those of the sum. Defined for every float, and quicker than floor() and to_int()."""
 _LIMIT = 0.79  # bounds the reduced angle where `x` is too large to reduce; see `_reduced`
 
 
 def _reduced(x: Any) -> tuple[Any, Any]:
-    """The quadrant of angle `x`, and the angle within it, in [-pi/4, pi/4].
+    """The quadrant of angle `x` in the low bits of an int, and the angle within it, in
+    [-pi/4, pi/4].
 
     `k` is rounded from a float32, so for ``|x|`` near 1e4 the angle passes pi/4 by up to 8e-4: it
     must not be cut there, the polynomials are as good at 0.79.
     """
-    k = floor(x * 0.6366197723675814 + 0.5)
+    shifted = x * 0.6366197723675814 + _MAGIC
+    k = shifted - _MAGIC
     r = ((x - k * _PI_2_A) - k * _PI_2_B) - k * _PI_2_C
-    return to_int(k), clip(r, -_LIMIT, _LIMIT)
+    return bits_of(shifted), clip(r, -_LIMIT, _LIMIT)
 
 
 def _sin_small(r: Any) -> Any:
@@ -79,15 +82,17 @@ def tan(x: Any) -> Any:
 def exp(x: Any) -> Any:
     """exp(x); relative error at most 5e-7 where the result is a normal float."""
     limited = clip(x, -104.0, 89.0)
-    k = floor(limited * 1.4426950408889634 + 0.5)
+    shifted = limited * 1.4426950408889634 + _MAGIC
+    k = shifted - _MAGIC
     r = (limited - k * _LN2_A) - k * _LN2_B
     p = 1.9875691500e-4
     for coefficient in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 0.5):
         p = p * r + coefficient
     value = p * r * r + r + 1.0
     # 2**k in two factors: 2**128 is no float, yet exp(88.7) is.
-    half = to_int(k) >> 1
-    rest = to_int(k) - half
+    power = bits_of(shifted) - 0x4B400000
+    half = power >> 1
+    rest = power - half
     scaled = value * float_of((half + 127) << 23) * float_of((rest + 127) << 23)
     return where(x < -87.33654, 0.0, scaled)
 

@@ -21,7 +21,6 @@ from operant.lang.advice import LanguageError
 from operant.lang.arrays import Cells
 from operant.lang.assignments import Assignments, hashable
 from operant.lang.dialects import Dialect, Signature, tuple_text
-from operant.lang.expressions import local
 from operant.lang.kinds import (
     INT,
     NOTHING,
@@ -31,6 +30,15 @@ from operant.lang.kinds import (
     Array,
     Value,
     described,
+)
+from operant.lang.names import (
+    array_name,
+    function_name,
+    part_name,
+    renamed_by_python,
+    state_name,
+    table_name,
+    variable_name,
 )
 from operant.lang.read_source import SourceError, read_source
 
@@ -61,7 +69,6 @@ class Library:
     looking: bool = False
     """Whether functions may not write to the state."""
     _known: dict[Any, Compiled | None] = field(default_factory=dict)
-    _names: set[str] = field(default_factory=set)
 
     def compile(
         self, function: FunctionType, kinds: list[Any], place: str, returns: Any = None
@@ -80,11 +87,7 @@ class Library:
                 raise LanguageError(f"{place}: {function.__name__}() calls itself; write a loop")
             return found
         self._known[key] = None
-        name, count = f"rule_{function.__name__}", 1
-        while name in self._names:
-            count += 1
-            name = f"rule_{function.__name__}_{count}"
-        self._names.add(name)
+        name = function_name(function.__name__, len(self._known))
         body = _Body(self, function, kinds, place)
         text, kind = body.printed(name, returns)
         self.texts.append(text)
@@ -102,7 +105,7 @@ class Library:
             same = (array.dtype, array.shape) == (values.dtype, values.shape)
             if same and array.tobytes() == values.tobytes():  # 0.0 and -0.0 are two tables
                 return known
-        new = f"TABLE_{name.upper()}_{len(self.tables)}"
+        new = table_name(name, len(self.tables))
         self.tables[new] = np.asarray(values)
         return new
 
@@ -189,6 +192,8 @@ class _Body(Assignments):
             foreign = [(tree, function.__name__)]
         for node, name in foreign:
             self.fail(node, f"{name}: names in compiled functions are ASCII letters")
+        for node, name in renamed_by_python(tree, function.__code__):
+            self.fail(node, f"Python renames {name} within a class; begin with one underscore")
         self.returns: list[tuple[ast.AST, Any]] = []
         self.wanted: Any = None
         self.lines: list[str] = []
@@ -212,21 +217,24 @@ class _Body(Assignments):
             self.fail(self.tree, f"{self.function.__name__}() may end without a return")
         if wanted not in (None, NOTHING) and not self.returns:
             self.fail(self.tree, f"{self.function.__name__}() must return {_signature(wanted)}")
-        variables = {local(key): kind for key, kind in (self.variables | self.views).items()}
+        variables = {
+            variable_name(key): kind for key, kind in (self.variables | self.views).items()
+        }
         signature = Signature(name, self.parameters(), variables, returns)
         return self.library.dialect.function(signature, self.lines), returns
 
     def parameters(self) -> list[tuple[str, Any]]:
         """The names and kinds of the arguments: a state's arrays one by one."""
         found: list[tuple[str, Any]] = []
-        for argument, kind in self.arguments.items():
+        for position, (argument, kind) in enumerate(self.arguments.items()):
             if kind == STATE:
+                state = state_name(position)
                 arrays = self.library.state.items()
-                found += [(f"{argument}_{name}", array) for name, array in arrays]
+                found += [(array_name(state, name), array) for name, array in arrays]
             elif isinstance(kind, tuple):
-                found += [(f"{local(argument)}{k}", part) for k, part in enumerate(kind)]
+                found += [(part_name(argument, k), part) for k, part in enumerate(kind)]
             else:
-                found.append(("params" if kind == PARAMS else local(argument), kind))
+                found.append(("params" if kind == PARAMS else variable_name(argument), kind))
         return found
 
     # Statements -----------------------------------------------------------------------------
@@ -326,7 +334,7 @@ class _Body(Assignments):
             self.bounds[name] = (0, known[0]) if len(known) == 1 else (known[0], known[1])
         self.assigned = before | {name}
         texts = [limit.text for limit in limits]
-        self.add(*self.library.dialect.counting(local(name), texts, len(self.lines)))
+        self.add(*self.library.dialect.counting(variable_name(name), texts, len(self.lines)))
         self.inner(node.body)
         self.assigned = before
         self.bounds.pop(name, None)

@@ -3,7 +3,7 @@
 - `select`: a choice without a branch, so that a loop stays one basic block and vectorises.
 - `floor`, `ceil`, `sqrt`, `fabs`: the float32 instruction (``math.floor`` goes through int64).
 - `minimum`, `maximum`: of two float32; NaN if either is.
-- `bits_of`, `float_of`: reinterpret 32 bits.
+- `whole32`: an int of a float, defined for every float. `bits_of`, `float_of`: reinterpret 32 bits.
 - `flags_of_64`: 64 truth values as one word. `trailing_zeros`: of such a word that is not zero.
 - `at`, `shifted`, `address_of`: memory known by address. `call_reset`, `call_address`: functions.
 - `prefer_wide_vectors`: 512 bits where the machine has them.
@@ -65,6 +65,24 @@ def _reinterpret(source: Any, target: Any, llvm_type: ir.Type) -> Any:
 
 bits_of = _reinterpret(types.float32, types.int32, ir.IntType(32))
 float_of = _reinterpret(types.int32, types.float32, ir.FloatType())
+
+
+def whole_number(builder: Any, x: Any) -> Any:
+    """Append what rounds a float32 towards zero; beyond 32 bits, and for NaN, the least int."""
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type]), [x])
+    fits = builder.fcmp_ordered("<", size, ir.Constant(x.type, 2.0**31))
+    kind = ir.IntType(32)
+    return builder.select(fits, builder.fptosi(x, kind), ir.Constant(kind, -(2**31)))
+
+
+@intrinsic
+def whole32(typing_context: Any, x: Any) -> Any:
+    """A float32 rounded towards zero, as an int32; see `whole_number`."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return whole_number(builder, args[0])
+
+    return types.int32(types.float32), generate
 
 
 @intrinsic

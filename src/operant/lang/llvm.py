@@ -17,12 +17,13 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from operant.lang.intrinsics import whole_number
 from operant.lang.source import COMPOSED, word_program
 from operant.lang.trace import BOOL, FLOAT, INT, Node, Program
 
 _TYPES = {FLOAT: ir.FloatType(), INT: ir.IntType(32), BOOL: ir.IntType(1)}
-_FAST = ("contract", "arcp", "nsz")
-"""As in generated kernels: no reassociation, and NaN stays visible."""
+_FAST = ("contract",)
+"""As in generated kernels: fused multiply-adds and nothing else."""
 _FLOAT_OPS = {"add": "fadd", "subtract": "fsub", "multiply": "fmul", "divide": "fdiv"}
 _INT_OPS = {
     "add": "add",
@@ -102,8 +103,9 @@ def _value(
             convert = builder.uitofp if kind == BOOL else builder.sitofp
             return convert(args[0], _TYPES[FLOAT])
         case "to_int":
-            convert = builder.zext if kind == BOOL else builder.fptosi
-            return convert(args[0], _TYPES[INT])
+            if kind == FLOAT:
+                return whole_number(builder, args[0])
+            return builder.zext(args[0], _TYPES[INT])
         case "bits_of" | "float_of":
             return builder.bitcast(args[0], _TYPES[node.dtype])
         case op if op in _INSTRUCTIONS:
@@ -128,10 +130,10 @@ def _extremum(builder: Any, op: str, kind: str, a: Any, b: Any) -> Any:
     sign = "<" if op == "minimum" else ">"
     if kind == INT:
         return builder.select(builder.icmp_signed(sign, a, b), a, b)
-    if isinstance(a, ir.Constant):
-        a, b = b, a
-    if isinstance(b, ir.Constant) and b.constant == b.constant:  # no NaN: one instruction
-        return builder.select(builder.fcmp_ordered(sign, b, a), b, a)
+    if isinstance(a, ir.Constant) and a.constant == a.constant:  # never NaN: one instruction
+        return builder.select(builder.fcmp_ordered(sign, a, b), a, b)
+    if isinstance(b, ir.Constant) and b.constant == b.constant:
+        return builder.select(builder.fcmp_ordered(f"{sign}=", b, a), b, a)
     wins = builder.or_(builder.fcmp_ordered(sign, a, b), builder.fcmp_unordered("uno", a, a))
     return builder.select(wins, a, b)
 

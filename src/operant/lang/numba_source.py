@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from operant.lang.source import COMPOSED, never_nan, print_function, print_program, print_word
+from operant.lang.source import COMPOSED, extremum, print_function, print_program, print_word
 from operant.lang.trace import BOOL, FLOAT, INT, Node, Program
 
 _INFIX = {
@@ -41,43 +41,30 @@ _CALLS = {
 
 
 def program_source(
-    program: Program, values: Mapping[str, str], prefix: str = "v", suffix: str = ""
+    program: Program, values: Mapping[str, str], prefix: str = "v_", suffix: str = ""
 ) -> tuple[list[str], list[str]]:
     """The lines that compute a program, and the expressions of its outputs; see `print_program`."""
-    return print_program(_expression, program, values, prefix, suffix)
+    return print_program(expression, program, values, prefix, suffix)
 
 
 def function_source(program: Program, name: str, suffix: str = "") -> str:
     """``def name(inputs): ... return outputs``; composed words are called as ``word + suffix``."""
-    return print_function(_expression, program, name, suffix)
+    return print_function(expression, program, name, suffix)
 
 
 def word_source(word: str, suffix: str = "") -> str:
     """A composed word as a function of one result."""
-    return print_word(_expression, word, suffix)
+    return print_word(expression, word, suffix)
 
 
-def sure_expression(program: Program, node: Node, args: list[str], suffix: str) -> str:
-    """As for other programs, but floats beyond 32 bits become ints as on the ``reference`` backend,
-    which ``i32`` leaves to the compiler: ``whole32`` of the printed module."""
-    if node.op == "to_int" and program.nodes[node.args[0]].dtype == FLOAT:
-        return f"whole32({args[0]})"
-    return _expression(program, node, args, suffix)
-
-
-def _extremum(program: Program, node: Node, args: list[str]) -> str:
-    """minimum or maximum in one instruction where one side is no NaN, which decides the order."""
-    sign = "<" if node.op == "minimum" else ">"
-    for sure, other in ((0, 1), (1, 0)):
-        if never_nan(program.nodes[node.args[sure]]):
-            return f"select({args[sure]} {sign} {args[other]}, {args[sure]}, {args[other]})"
-    return f"{node.op}({args[0]}, {args[1]})"
-
-
-def _expression(program: Program, node: Node, args: list[str], suffix: str) -> str:
+def expression(program: Program, node: Node, args: list[str], suffix: str) -> str:
+    """An operation; see `operant.lang.source.Dialect`."""
     match node.op:
         case "minimum" | "maximum":
-            return _extremum(program, node, args)
+            test, a, b = extremum(program, node, args)
+            return f"select({test}, {a}, {b})" if test else f"{node.op}({a}, {b})"
+        case "to_int" if program.nodes[node.args[0]].dtype == FLOAT:
+            return f"whole32({args[0]})"
         case "constant":
             return _constant(node)
         case "negative":

@@ -1,13 +1,15 @@
 """The author's functions over arrays, run by Python itself, computing what compiled code computes.
 
 The code is the author's own, line by line, so a debugger steps through it. What changes is what its
-names and constants stand for: floats are ``np.float32``, tables are `Cells`, and the words work on
-single numbers in float32. NumPy then rounds after every operation, as compiled code does.
+names and constants stand for: floats are ``np.float32``, ints `Int64`, tables `Cells`, and the
+words work on single numbers in float32. NumPy then rounds after every operation, as compiled code
+does.
 """
 
 from __future__ import annotations
 
 import builtins
+from collections.abc import Iterator
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -15,6 +17,7 @@ import numpy as np
 
 from operant.lang import floats, words
 from operant.lang.batch import batch
+from operant.lang.integers import Int64, to_float32, wrapped
 from operant.lang.outer import MISSING, outer_value
 from operant.lang.source import COMPOSED
 
@@ -24,13 +27,8 @@ _INFECTIOUS = (float, np.floating)
 def _same_kind(a: Any, b: Any) -> tuple[Any, Any]:
     """Both as float32 if either is a float."""
     if isinstance(a, _INFECTIOUS) or isinstance(b, _INFECTIOUS):
-        return np.float32(a), np.float32(b)
+        return to_float32(a), to_float32(b)
     return a, b
-
-
-def to_float(x: Any) -> np.float32:
-    """An int or truth value as a float32."""
-    return np.float32(x)
 
 
 def minimum(*values: Any) -> Any:
@@ -51,12 +49,17 @@ def maximum(*values: Any) -> Any:
     return most
 
 
-def to_int(x: Any) -> int:
-    """A float rounded towards zero, or a truth value, as an int of 64 bits."""
+def to_int(x: Any) -> Int64:
+    """A float rounded towards zero, or a truth value, as an int."""
     value = int(x)
     if not -(2**63) <= value < 2**63:
         raise OverflowError(f"{x} does not fit into 64 bits")
-    return value
+    return Int64(value)
+
+
+def counted(*limits: int) -> Iterator[Int64]:
+    """``range()``."""
+    return map(Int64, range(*limits))
 
 
 def where(condition: Any, a: Any, b: Any) -> Any:
@@ -70,7 +73,7 @@ def _word(name: str) -> Any:
 
     def word(*values: Any) -> np.float32:
         with np.errstate(all="ignore"):
-            found = function(*[batch(np.array([value], np.float32)) for value in values])
+            found = function(*[batch([to_float32(value)]) for value in values])
         return np.float32(found[0])
 
     word.__name__ = word.__qualname__ = name
@@ -82,15 +85,15 @@ def _instruction(name: str) -> Any:
 
     def instruction(x: Any) -> np.float32:
         with np.errstate(all="ignore"):
-            return np.float32(ufunc(np.float32(x)))
+            return np.float32(ufunc(to_float32(x)))
 
     instruction.__name__ = instruction.__qualname__ = name
     return instruction
 
 
 WORDS: dict[Any, Any] = {
-    words.to_float: to_float,
-    builtins.float: to_float,
+    words.to_float: to_float32,
+    builtins.float: to_float32,
     words.to_int: to_int,
     builtins.int: to_int,
     words.minimum: minimum,
@@ -98,6 +101,7 @@ WORDS: dict[Any, Any] = {
     words.maximum: maximum,
     builtins.max: maximum,
     words.abs: builtins.abs,
+    builtins.range: counted,
     words.where: where,
     words.logical_not: lambda condition: not condition,
     **{getattr(words, name): _word(name) for name in COMPOSED},
@@ -130,7 +134,7 @@ class PlainFunctions:
         namespace: dict[str, Any] = {"__builtins__": builtins, "__name__": function.__module__}
         cells = tuple(CellType() for _ in code.co_freevars)
         bound = FunctionType(
-            _with_float32(code), namespace, function.__name__, function.__defaults__, cells
+            _with_numbers(code), namespace, function.__name__, function.__defaults__, cells
         )
         self._bound[function] = bound
         for name in code.co_names:
@@ -148,10 +152,8 @@ class PlainFunctions:
 
     def known(self, value: Any) -> Any:
         """What stands for something outside the functions."""
-        if isinstance(value, float):
-            return _float32(value)
-        if isinstance(value, int) and not isinstance(value, bool):
-            return int(value)  # an IntEnum's times a float32 is a float64
+        if isinstance(value, int | float):
+            return known_number(value)
         try:
             if value in WORDS:
                 return WORDS[value]
@@ -163,13 +165,16 @@ class PlainFunctions:
         return _Outside(self, value) if own or isinstance(value, ModuleType) else value
 
 
-def _with_float32(code: CodeType) -> CodeType:
-    return code.replace(co_consts=_float32(code.co_consts))
+def _with_numbers(code: CodeType) -> CodeType:
+    return code.replace(co_consts=known_number(code.co_consts))
 
 
-def _float32(value: Any) -> Any:
-    """A float rounded, also within a tuple: Python makes one constant of ``0.1, 0.2``."""
+def known_number(value: Any) -> Any:
+    """A number as the functions compute with it, also within a tuple: Python makes one constant of
+    ``0.1, 0.2``. Anything else is left alone."""
     if isinstance(value, tuple):
-        return tuple(map(_float32, value))
+        return tuple(map(known_number, value))
+    if isinstance(value, int) and not isinstance(value, bool):
+        return wrapped(value)  # also an IntEnum's, which times a float32 would be a float64
     with np.errstate(over="ignore"):
         return np.float32(value) if isinstance(value, float) else value

@@ -58,7 +58,7 @@ def print_program(
 def print_function(dialect: Dialect, program: Program, name: str, suffix: str = "") -> str:
     """``def name(inputs): ... return outputs``: a tuple of them."""
     names = {name: name for name in program.inputs}
-    lines, outputs = print_program(dialect, program, names, "v", suffix)
+    lines, outputs = print_program(dialect, program, names, "v_", suffix)
     lines.append(f"return ({', '.join(outputs)},)")
     body = "".join(f"    {line}\n" for line in lines)
     return f"def {name}({', '.join(program.inputs)}):\n{body}"
@@ -90,6 +90,22 @@ def word_program(word: str) -> Program:
     inputs = [program.input(name, FLOAT) for name in inspect.signature(function).parameters]
     program.outputs.append(function(*inputs).index)
     return program
+
+
+def extremum(program: Program, node: Node, args: list[str]) -> tuple[str, str, str]:
+    """How minimum or maximum of `args` is chosen: a test and the values if it holds and if not.
+
+    ``minimum(a, b)`` is a if a < b or a is NaN, else b: NaN if either is, and of two equal zeros
+    the second. The test is empty where both may be NaN.
+    """
+    a, b = args
+    first, second = (program.nodes[arg] for arg in node.args)
+    less = "<" if node.op == "minimum" else ">"
+    if never_nan(first):
+        return f"{a} {less} {b}", a, b
+    if never_nan(second):
+        return f"{b} {less}= {a}", b, a
+    return "", a, b
 
 
 def never_nan(node: Node) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from operant.lang.source import COMPOSED, never_nan, print_program, print_word
+from operant.lang.source import COMPOSED, extremum, print_program, print_word
 from operant.lang.trace import BOOL, FLOAT, INT, Node, Program
 
 TYPES = {FLOAT: "tl.float32", INT: "tl.int32", BOOL: "tl.int1"}
@@ -46,7 +46,7 @@ _METHODS = {
 
 
 def program_source(
-    program: Program, values: Mapping[str, str], prefix: str = "v"
+    program: Program, values: Mapping[str, str], prefix: str = "v_"
 ) -> tuple[list[str], list[str]]:
     """The lines that compute a program, and the expressions of its outputs, each a block
     ``[BLOCK]``; see `print_program`."""
@@ -72,7 +72,10 @@ def _expression(program: Program, node: Node, args: list[str], suffix: str) -> s
         case "constant":
             return _constant(node)
         case "minimum" | "maximum":
-            return _extremum(node, given, args)
+            test, a, b = extremum(program, node, args)
+            return f"tl.where({test}, {a}, {b})" if test else f"{node.op}({a}, {b})"
+        case "to_int" if given[0].dtype == FLOAT:
+            return f"whole32({args[0]})"
         case "negative":
             # Triton's own minus is 0 - x, which loses the sign of zero.
             return f"({args[0]} * -1.0)" if node.dtype == FLOAT else f"(-{args[0]})"
@@ -96,15 +99,6 @@ def _made(constant: str, dtype: str) -> str:
     if constant == "minus_zero()":
         return constant
     return f"tl.full([], {constant}, {TYPES[dtype]})"
-
-
-def _extremum(node: Node, given: list[Node], args: list[str]) -> str:
-    """minimum or maximum; a side that is no NaN goes first: the other's NaN is then passed on."""
-    sign = "<" if node.op == "minimum" else ">"
-    for sure, other in ((0, 1), (1, 0)):
-        if never_nan(given[sure]):
-            return f"tl.where({args[sure]} {sign} {args[other]}, {args[sure]}, {args[other]})"
-    return f"{node.op}({args[0]}, {args[1]})"
 
 
 def _constant(node: Node) -> str:

@@ -39,12 +39,18 @@ def minus_zero():
 
 
 @triton.jit
+def whole32(x):
+    """A float rounded towards zero; beyond 32 bits, and for NaN, the least int."""
+    return tl.where(tl.abs(x) < 2147483648.0, x.to(tl.int32), -2147483648)
+
+
+@triton.jit
 def floor_divide(a, b):
     """Integers divided and rounded down, as Python does; 0 for a division by 0."""
-    divisor = tl.where(b == 0, 1, b)
+    divisor = tl.where((b == 0) | (b == -1), 1, b)  # the least int by -1 does not fit
     quotient = a // divisor  # rounded towards zero
     lower = (quotient * divisor != a) & ((a < 0) != (divisor < 0))
-    return tl.where(b == 0, 0, tl.where(lower, quotient - 1, quotient))
+    return tl.where(b == 0, 0, tl.where(b == -1, 0 - a, tl.where(lower, quotient - 1, quotient)))
 
 
 @triton.jit

@@ -62,26 +62,28 @@ def where(condition: Any, a: Any, b: Any) -> Any:
 
 
 def minimum(a: Any, b: Any) -> Any:
-    """The smaller of two; NaN if either is NaN."""
+    """The smaller of two; NaN if either is NaN, and of two equal zeros the second."""
     if _has(Symbol, (a, b)):
         return _record("minimum", a, b)
     if _has(np.ndarray, (a, b)):
-        return np.minimum(_batches(a), _batches(b))
+        a, b = _batches(a), _batches(b)
+        return where((a < b) | (a != a), a, b)
     return a if a < b or a != a else b
 
 
 def maximum(a: Any, b: Any) -> Any:
-    """The larger of two; NaN if either is NaN."""
+    """The larger of two; NaN if either is NaN, and of two equal zeros the second."""
     if _has(Symbol, (a, b)):
         return _record("maximum", a, b)
     if _has(np.ndarray, (a, b)):
-        return np.maximum(_batches(a), _batches(b))
+        a, b = _batches(a), _batches(b)
+        return where((a > b) | (a != a), a, b)
     return a if a > b or a != a else b
 
 
 def clip(x: Any, low: Any, high: Any) -> Any:
     """`x` limited to ``[low, high]``; NaN stays NaN."""
-    return minimum(maximum(x, low), high)
+    return minimum(high, maximum(low, x))
 
 
 def abs(x: Any) -> Any:
@@ -109,12 +111,17 @@ def to_float(x: Any) -> Any:
 
 
 def to_int(x: Any) -> Any:
-    """A float rounded towards zero (undefined beyond 32 bits), or a truth value, as an int."""
+    """A float rounded towards zero, or a truth value, as an int.
+
+    A float that does not fit into 32 bits, and NaN, is the least int, -2**31.
+    """
     if isinstance(x, Symbol):
         return cast(x, INT)
     if isinstance(x, np.ndarray):
-        with np.errstate(invalid="ignore"):  # NaN and overflow: undefined, as compiled
-            return batch(np.asarray(x).astype(np.int32))
+        values = np.asarray(x)
+        if values.dtype.kind == "f":
+            values = np.where(np.abs(values) < 2.0**31, values, np.float32(-(2.0**31)))
+        return batch(values.astype(np.int32))
     return int(x)
 
 

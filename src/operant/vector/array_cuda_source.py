@@ -14,9 +14,9 @@ from __future__ import annotations
 import numpy as np
 
 from operant.envs.array_rules import ArrayRules, arguments
-from operant.lang.cuda_words import EXTREMES, RANDOM
+from operant.lang.cuda_words import CHOICES, RANDOM
 from operant.lang.dialects import TYPES, CText
-from operant.lang.numba_source import sure_expression
+from operant.lang.numba_source import expression
 from operant.lang.source import print_program, word_program
 from operant.lang.trace import INT
 from operant.vector.array_source import with_inner
@@ -51,13 +51,11 @@ DEVICE float float_of(int x) {{ float found; memcpy(&found, &x, 4); return found
 #define ceil ceilf
 #define sqrt sqrtf
 #define fabs fabsf
-#define abs llabs
 #define inf (float_of(0x7f800000))
 #define nan (float_of(0x7fc00000))
 
 template <typename T> DEVICE T pick(bool test, T a, T b) {{ return test ? a : b; }}
 template <typename T> DEVICE T select(bool test, T a, T b) {{ return test ? a : b; }}
-DEVICE int whole32(float x) {{ return fabsf(x) < 2147483648.0f ? (int)x : -2147483647 - 1; }}
 DEVICE long long least(long long a, long long b) {{ return a < b ? a : b; }}
 DEVICE long long most(long long a, long long b) {{ return a > b ? a : b; }}
 DEVICE long long whole64(float x) {{
@@ -69,13 +67,15 @@ DEVICE long long shift_left(long long a, long long n) {{
 DEVICE long long shift_right(long long a, long long n) {{
     return (n >= 0 && n < 64) ? a >> n : 0;
 }}
+DEVICE long long absolute(long long a) {{ return a < 0 ? i64(0 - u64(a)) : a; }}
 DEVICE long long floor_divide(long long a, long long b) {{
     if (b == 0) return 0;
+    if (b == -1) return i64(0 - u64(a));  // the only quotient that may not fit
     long long quotient = a / b;
     return quotient - ((quotient * b != a) && ((a < 0) != (b < 0)));
 }}
 DEVICE long long floor_mod(long long a, long long b) {{
-    return b == 0 ? 0 : a - floor_divide(a, b) * b;
+    return b == 0 || b == -1 ? 0 : a - floor_divide(a, b) * b;
 }}
 DEVICE long long inside(long long index, long long size, long long place, long long *trouble) {{
     if ((unsigned long long)index < (unsigned long long)size) return index;
@@ -100,8 +100,9 @@ DEVICE float draw_uniform(unsigned *stream, float low, float high) {{
     return low + (high - low) * draw(stream);
 }}
 DEVICE long long draw_integers(unsigned *stream, long long low, long long high) {{
-    long long count = most(high - low, 1);
-    return low + least((long long)(draw(stream) * (float)count), count - 1);
+    long long count = most(i64(u64(high) - u64(low)), 1);
+    long long drawn = least((long long)(draw(stream) * (float)count), count - 1);
+    return i64(u64(low) + u64(drawn));
 }}
 DEVICE bool draw_chance(unsigned *stream, float probability) {{
     return draw(stream) < probability;
@@ -254,7 +255,7 @@ def pointers(rules: ArrayRules) -> dict[str, str]:
 def array_cuda_source(rules: ArrayRules, version: str) -> tuple[str, list[tuple[str, str, int]]]:
     """The whole program, and the places where indices are looked at; equal rules, equal text."""
     library, compiled = rules.library(CText(), strided=True)
-    words = EXTREMES + RANDOM
+    words = CHOICES + RANDOM
     parts = [_PRELUDE.format(name=rules.env.__qualname__, version=version, words=words)]
     parts += [_word(word) for word in with_inner(library.words)]
     if {"log", "cos"} <= library.words:
@@ -272,7 +273,7 @@ def array_cuda_source(rules: ArrayRules, version: str) -> tuple[str, list[tuple[
 def _word(word: str) -> str:
     program = word_program(word)
     names = {name: name for name in program.inputs}
-    lines, outputs = print_program(sure_expression, program, names, "v", "_exact")
+    lines, outputs = print_program(expression, program, names, "v_", "_exact")
     given = ", ".join(f"float {name}" for name in program.inputs)
     body = "".join(f"    auto {line};\n" for line in lines)
     return f"DEVICE float {word}_exact({given}) {{\n{body}    return {outputs[0]};\n}}\n"

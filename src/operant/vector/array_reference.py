@@ -13,7 +13,8 @@ from gymnasium.vector import AutoresetMode
 
 from operant.envs.array_rules import ArrayRules, arguments
 from operant.lang.arrays import Cells
-from operant.lang.plain import PlainFunctions
+from operant.lang.integers import Int64, to_float32
+from operant.lang.plain import PlainFunctions, known_number
 from operant.vector.buffers import Buffers
 from operant.vector.reference import ReferenceBackend
 from operant.vector.stream import Stream
@@ -27,6 +28,7 @@ class ArrayReferenceBackend(ReferenceBackend):
     ) -> None:
         super().__init__(rules, buffers, max_steps, mode)
         plain = PlainFunctions()
+        self._params = type(self._params)(*map(known_number, self._params))
         self._functions = {
             name: (plain.bind(function), arguments(function))
             for name, function in rules.functions.items()
@@ -70,11 +72,11 @@ class ArrayReferenceBackend(ReferenceBackend):
         for lane in range(n):
             if self._mode == AutoresetMode.NEXT_STEP and b.done[lane]:
                 continue  # is reset now
-            values = [array[lane].item() for array in b.action]
-            if self._rules.action.dtype == "float":
-                values = [np.float32(value) for value in values]
+            kind = np.float32 if self._rules.action.dtype == "float" else Int64
+            values = [kind(array[lane]) for array in b.action]
             action = values[0] if self._rules.action.scalar else tuple(values)
             episode, step = int(b.episode[lane]) - 1, int(b.steps[lane]) + 1
             random = self._stream(lane, episode & 0xFFFFFFFF, step)
-            rewards[lane], ends[lane] = self._call("step", lane, action=action, random=random)
+            reward, ends[lane] = self._call("step", lane, action=action, random=random)
+            rewards[lane] = to_float32(reward)
         return rewards, ends

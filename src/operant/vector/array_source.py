@@ -14,7 +14,7 @@ import numpy as np
 
 from operant.envs.array_rules import ArrayRules, arguments
 from operant.lang.dialects import PythonText
-from operant.lang.numba_source import sure_expression
+from operant.lang.numba_source import expression
 from operant.lang.source import composed_words, print_word, word_program
 from operant.lang.trace import INT
 from operant.vector.numba_jobs import work_source
@@ -58,7 +58,7 @@ def array_kernels_source(
     name = rules.env.__qualname__
     parts = [HEADER.format(name=name, version=version, fingerprint=fingerprint), _WORDS]
     words = with_inner(library.words)
-    parts += [f"\n@njit(**EXACT)\n{print_word(sure_expression, word, '_exact')}" for word in words]
+    parts += [f"\n@njit(**EXACT)\n{print_word(expression, word, '_exact')}" for word in words]
     if {"log", "cos"} <= library.words:
         parts.append(_NORMAL)
     parts += [_table(name, values) for name, values in library.tables.items()]

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import float32, int32, int64, njit, uint32, uint64
+from numba import float32, int64, njit, uint32, uint64
 
-from operant.lang.intrinsics import fabs, sqrt
+from operant.lang.intrinsics import sqrt
 from operant.vector.numba_philox import philox
 
 _EXACT: Any = {"error_model": "numpy", "fastmath": False}
@@ -55,8 +55,9 @@ def draw_uniform(stream, low, high):  # type: ignore[no-untyped-def]
 @njit(**_EXACT)
 def draw_integers(stream, low, high):  # type: ignore[no-untyped-def]
     """An int from low to high - 1."""
-    count = max(high - low, 1)
-    return low + min(int64(draw(stream) * float32(count)), count - 1)
+    count = max(int64(uint64(high) - uint64(low)), 1)
+    drawn = min(int64(draw(stream) * float32(count)), count - 1)
+    return int64(uint64(low) + uint64(drawn))
 
 
 @njit(**_EXACT)
@@ -84,12 +85,6 @@ def pick(condition, a, b):  # type: ignore[no-untyped-def]
 
 
 @njit(**_EXACT)
-def whole32(x):  # type: ignore[no-untyped-def]
-    """A float32 rounded towards zero; beyond 32 bits, and for NaN, the least int, as NumPy does."""
-    return int32(x) if fabs(x) < float32(2147483648.0) else int32(-2147483648)
-
-
-@njit(**_EXACT)
 def inside(index, size, place, trouble):  # type: ignore[no-untyped-def]
     """`index` if it is one of an array of `size`, else 0; the first such place is noted."""
     if uint64(index) < uint64(size):
@@ -106,6 +101,26 @@ def whole64(x):  # type: ignore[no-untyped-def]
 
 
 @njit(**_EXACT)
+def absolute(a):  # type: ignore[no-untyped-def]
+    """``abs(a)`` of an int; the least int is its own."""
+    return int64(uint64(0) - uint64(a)) if a < 0 else a
+
+
+@njit(**_EXACT)
+def floor_divide(a, b):  # type: ignore[no-untyped-def]
+    """``a // b``; 0 for a division by 0. Divided by -1 the least int wraps around to itself."""
+    if b == 0:
+        return int64(0)
+    return int64(uint64(0) - uint64(a)) if b == -1 else a // b
+
+
+@njit(**_EXACT)
+def floor_mod(a, b):  # type: ignore[no-untyped-def]
+    """``a % b``; 0 for a division by 0."""
+    return int64(0) if b == 0 or b == -1 else a % b
+
+
+@njit(**_EXACT)
 def shift_left(a, n):  # type: ignore[no-untyped-def]
     """``a << n``; 0 if n is not 0 to 63."""
     return a << (n & 63) if uint64(n) < uint64(64) else int64(0)
@@ -117,6 +132,6 @@ def shift_right(a, n):  # type: ignore[no-untyped-def]
     return a >> (n & 63) if uint64(n) < uint64(64) else int64(0)
 
 
-__all__ = ["begin", "draw", "draw_chance", "draw_integers", "draw_uniform", "inside", "least"]
-__all__ += ["most", "philox", "pick", "shift_left", "shift_right", "sqrt", "whole32"]
-__all__ += ["whole64"]
+__all__ = ["absolute", "begin", "draw", "draw_chance", "draw_integers", "draw_uniform"]
+__all__ += ["floor_divide", "floor_mod", "inside", "least", "most", "philox", "pick"]
+__all__ += ["shift_left", "shift_right", "sqrt", "whole64"]

@@ -39,7 +39,7 @@ def step_loop(rules: TracedRules) -> str:
         loop.lines.append(f"new_{name} = {output}")
         loop.store(f"state_{name}", f"new_{name}")
     loop.lines += [f"gained = {outputs[-2]}", f"over = {outputs[-1]}"]
-    lines, seen = program_source(rules.observe, inputs(rules.observe, s="new_{}"), "o")
+    lines, seen = program_source(rules.observe, inputs(rules.observe, s="new_{}"), "o_")
     loop.lines += lines
     for k, output in enumerate(seen):
         loop.store("obs", stored(rules, output), f"{len(seen)} * i + {k}")

@@ -19,7 +19,7 @@ def mask_function(rules: TracedRules) -> str:
     if rules.mask is None:
         return ""
     names = {name: name for name in rules.mask.inputs}
-    lines, outputs = program_source(rules.mask, names, "m", "_exact")
+    lines, outputs = program_source(rules.mask, names, "m_", "_exact")
     reads = []
     for k, (name, buffer) in enumerate(_sources(rules.mask).items(), 1):
         if name.startswith("s_"):

@@ -98,7 +98,7 @@ def inputs(program: Program, **values: str) -> dict[str, str]:
     texts = {}
     for name in program.inputs:
         kind, _, field = name.partition("_")
-        texts[name] = name if kind == "p" else values[kind[0]].format(field or kind[1:])
+        texts[name] = name if kind == "p" else values[kind].format(field)
     return texts
 
 

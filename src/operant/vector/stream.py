@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from operant.lang.integers import Int64, to_float32
 from operant.lang.plain import PlainFunctions
 from operant.lang.words import normal
 from operant.vector.philox import uniforms
@@ -35,20 +36,20 @@ class Stream:
         """A float32 from 0 to 1; ``uniform(high)`` from 0 to high, ``uniform(low, high)``."""
         if not limits:
             return self._next()
-        low, high = map(np.float32, (0.0, *limits) if len(limits) == 1 else limits)
+        low, high = map(to_float32, (0.0, *limits) if len(limits) == 1 else limits)
         return np.float32(low + (high - low) * self._next())
 
-    def integers(self, *limits: int) -> int:
+    def integers(self, *limits: int) -> Int64:
         """An int from 0 to n - 1; ``integers(low, high)`` from low to high - 1."""
         low, high = (0, *limits) if len(limits) == 1 else limits
         count = high - low
         if not 1 <= count <= 1 << 24:
             raise ValueError(f"integers() chooses among 1 to 2**24 numbers, got {count}")
-        return low + min(int(self._next() * np.float32(count)), count - 1)
+        return Int64(low + min(int(self._next() * np.float32(count)), count - 1))
 
     def chance(self, probability: float) -> bool:
         """True with this probability."""
-        return bool(self._next() < np.float32(probability))
+        return bool(self._next() < to_float32(probability))
 
     def normal(self) -> np.float32:
         """A standard normal number."""

@@ -243,18 +243,18 @@ def _actions(rules: TracedRules) -> list[str]:
     for k in range(layout.size):
         other = layout.low[k] if layout.dtype == INT else 0
         load = (
-            f"a{k} = tl.load(action + row * {layout.size} + {k}, mask=here, other={other}, "
+            f"a_{k} = tl.load(action + row * {layout.size} + {k}, mask=here, other={other}, "
             "eviction_policy=PASS)"
         )
         if layout.dtype == INT:
             low, high = layout.low[k], layout.high[k]
             lines += [
                 load,
-                f"wrong = wrong | (a{k} < {low}) | (a{k} >= {high})",
-                f"a{k} = tl.minimum(tl.maximum(a{k}, {low}), {high - 1}).to(tl.int32)",
+                f"wrong = wrong | (a_{k} < {low}) | (a_{k} >= {high})",
+                f"a_{k} = tl.minimum(tl.maximum(a_{k}, {low}), {high - 1}).to(tl.int32)",
             ]
         else:
-            lines += [load, f"wrong = wrong | ((a{k} - a{k}) != 0.0)"]
+            lines += [load, f"wrong = wrong | ((a_{k} - a_{k}) != 0.0)"]
     return lines
 
 

@@ -1,9 +1,10 @@
 """Pieces of text that Triton kernels of environments are made of.
 
 Names in the text: ``s_<field>`` is the state before a step, ``n_<field>`` after it, ``r_<field>``
-that of a new episode; ``o_<k>`` are numbers of an observation, ``u<k>`` and ``w<k>`` random ones of
-a step and of a reset, ``p_<name>`` parameters; ``i`` are the environments of a program, ``here``
-which of them there are.
+that of a new episode; ``a_<k>`` are parts of an action, ``o_<k>`` numbers of an observation,
+``u_<k>`` and ``w_<k>`` random ones of a step and of a reset, ``p_<name>`` parameters; ``i`` are the
+environments of a program, ``here`` which of them there are. A letter and digits (``v12``) are
+intermediate results. See `operant.lang.names`.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from operant.lang.triton_words import (
     seconds,
     ticks,
     uniforms,
+    whole32,
 )
 '''
 RECORD = ("return", "length", "seconds", "start", "episode", "index", "seed_low", "seed_high")
@@ -121,15 +123,15 @@ def program_inputs(program: Program, state: str) -> dict[str, str]:
 
 
 def reset_inputs(rules: TracedRules) -> dict[str, str]:
-    """The same for the rules of `reset`, whose random numbers are called ``w0``, ``w1``, ..."""
-    draws = {f"u{k}": f"w{k}" for k in range(rules.env.random_numbers)}
+    """The same for the rules of `reset`, whose random numbers are called ``w_0``, ``w_1``, ..."""
+    draws = {f"u_{k}": f"w_{k}" for k in range(rules.env.random_numbers)}
     return {name: draws.get(name, name) for name in rules.reset.inputs}
 
 
 def drawn(name: str, count: int, step: str, episode: str) -> list[str]:
-    """Uniform numbers ``<name>0``, ``<name>1``, ..., four at a time."""
+    """Uniform numbers ``<name>_0``, ``<name>_1``, ..., four at a time."""
     return [
-        ", ".join(f"{name}{4 * k + j}" for j in range(4)) + " = "
+        ", ".join(f"{name}_{4 * k + j}" for j in range(4)) + " = "
         f"uniforms({step}, {episode}, seed_high, {k}, seed_low, index)"
         for k in range(-(-count // 4))
     ]

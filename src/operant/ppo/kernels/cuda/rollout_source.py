@@ -307,8 +307,8 @@ def _program(rules: TracedRules, program: Program, state: str) -> tuple[list[str
     names = {f"s_{name}": f"{state}.f{k}" for k, name in enumerate(rules.fields)}
     values = zip(rules.float_params, rules.param_values().tolist(), strict=True)
     names |= {f"p_{name}": literal(value) for name, value in values}
-    names |= {f"u{k}": f"u[{k}]" for k in range(rules.env.random_numbers)}
-    names |= {f"a{k}": f"a[{k}]" for k in range(rules.action.size)}
+    names |= {f"u_{k}": f"u[{k}]" for k in range(rules.env.random_numbers)}
+    names |= {f"a_{k}": f"a[{k}]" for k in range(rules.action.size)}
     return program_source(program, {name: names[name] for name in program.inputs})
 
 

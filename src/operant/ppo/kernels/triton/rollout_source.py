@@ -182,7 +182,7 @@ def _value(acting: Acting) -> list[str]:
 
 
 def _act(rules: TracedRules, acting: Acting) -> list[str]:
-    """The head of ``x``, an action ``a0``, ``a1``, ... of it, and its log-probability ``lp``."""
+    """The head of ``x``, an action ``a_0``, ``a_1``, ... of it, and its log-probability ``lp``."""
     nets = acting.networks
     lines = [*_inputs(rules, acting, "o"), *_forward("a", nets.actor), "head = h"]
     if nets.shared:
@@ -223,7 +223,7 @@ def _act_choices(rules: TracedRules, acting: Acting) -> list[str]:
             f"mine = (part == {k}) & (offset == taken[:, None])",
             "lp += tl.sum(tl.where(mine, log_probs, 0.0), 1)",
             f"tl.store(action + row * {parts} + {k}, taken.to(tl.int64), mask=here)",
-            f"a{k} = taken + {start}" if start else f"a{k} = taken",
+            f"a_{k} = taken + {start}" if start else f"a_{k} = taken",
         ]
         first += size
     return lines
@@ -257,7 +257,7 @@ def _act_numbers(acting: Acting) -> list[str]:
             f"drawn, density = gaussian(pick(head, column, {k}), {deviation}, z{k}, z{count + k})",
             "lp += density",
             f"tl.store(action + row * {count} + {k}, drawn, mask=here)",
-            f"a{k} = limited(drawn, tl.load(bounds + {k}), tl.load(bounds + {count + k}))",
+            f"a_{k} = limited(drawn, tl.load(bounds + {k}), tl.load(bounds + {count + k}))",
         ]
     return lines
 
