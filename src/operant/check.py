@@ -13,6 +13,8 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
+from operant.check_code import CheckFailed, check_compiles, check_errors
+from operant.check_masks import check_masks
 from operant.check_plays import (
     MAX_STEPS,
     NUM_ENVS,
@@ -26,6 +28,7 @@ from operant.envs.env import Env
 from operant.envs.native_rules import is_native
 from operant.envs.rules import Rules, TracedRules
 from operant.lang.trace import FLOAT
+from operant.vector.author_mistake import env_mistake
 from operant.vector.backends import available_backends
 from operant.vector.env import VecEnv
 
@@ -45,12 +48,11 @@ class Finding:
     note: bool = False
 
 
-class CheckFailed(Exception):  # noqa: N818  (reads as what it is: a finding)
-    """What a check raises: the sentence for the report."""
-
-
 def check_env(env: type[Env]) -> Iterator[Finding]:
-    """Run every check on `env`; yields each finding as soon as it is known."""
+    """Run every check on `env`; yields each finding as soon as it is known.
+
+    Where it does not compile, that is the last one.
+    """
     checks: list[tuple[str, Callable[[type[Env]], str]]] = [
         ("actions", _check_actions),
         ("spaces", _check_spaces),
@@ -62,15 +64,33 @@ def check_env(env: type[Env]) -> Iterator[Finding]:
         ("autoreset", _check_autoreset),
     ]
     if Rules.of(env).mask_size:
-        checks.append(("masks", _check_masks))
+        checks.append(("masks", check_masks))
+    if not is_native(env):
+        compiles = _found("compiles", check_compiles, env)
+        yield compiles
+        if not compiles.passed:
+            return
+        checks.insert(0, ("errors", check_errors))
     for name, check in checks:
-        try:
-            yield Finding(name, True, check(env))
-        except CheckFailed as failure:
-            yield Finding(name, False, str(failure))
-        except Exception as error:  # a crash of the author's code is a finding, too
-            yield Finding(name, False, f"raised {type(error).__name__}: {error}")
-    yield _note_episodes(env)
+        yield _found(name, check, env)
+    try:
+        yield _note_episodes(env)
+    except Exception as error:
+        yield _failed("episodes", error)
+
+
+def _found(name: str, check: Callable[[type[Env]], str], env: type[Env]) -> Finding:
+    try:
+        return Finding(name, True, check(env))
+    except Exception as error:  # a crash of the author's code is a finding, too
+        return _failed(name, error)
+
+
+def _failed(name: str, error: Exception) -> Finding:
+    if isinstance(error, CheckFailed):
+        return Finding(name, False, str(error))
+    said = env_mistake(error)
+    return Finding(name, False, said or f"raised {type(error).__name__}: {error}")
 
 
 def _check_actions(env: type[Env]) -> str:
@@ -321,59 +341,6 @@ def _compare_modes(env: type[Env], backend: str) -> int:
 
 def _column(mask: np.ndarray, like: np.ndarray) -> np.ndarray:
     return mask.reshape(-1, *[1] * (like.ndim - 1))
-
-
-def _check_masks(env: type[Env]) -> str:
-    """Masks of all states met, also the last of an episode: NEXT_STEP shows it to the policy."""
-    reference = VecEnv(env, count_of(env), backend=available_backends(env)[0])
-    reference.reset(seed=0)
-    masked = 0
-    for name in available_backends(env):
-        batch = batch_of(env, count_of(env), name)
-        batch.reset(seed=0)
-        for step in range(steps_of(env) + 1):
-            masks = _masks(batch)
-            _require_choice(batch, masks, step)
-            masked += int((~masks).sum())
-            reference.set_state(batch.get_state())
-            different = np.argwhere(masks != _masks(reference))
-            if len(different):
-                index, action = different[0]
-                raise CheckFailed(
-                    f"action_mask() differs between reference and {name} {_when(step)} "
-                    f"(environment {index}, value {action}) from the same state"
-                )
-            batch.step(random_actions(batch.rules.action, batch.num_envs, step))
-    if not masked:
-        return "every action was allowed in every state met"
-    where = f"on {' and '.join(available_backends(env))}"
-    if is_native(env):
-        where = "after a step and from the state alone"
-    return f"the same {where}; every state met allows some action"
-
-
-def _masks(batch: Any) -> np.ndarray:
-    masks: np.ndarray = batch.action_masks()
-    return masks
-
-
-def _require_choice(batch: Any, masks: np.ndarray, step: int) -> None:
-    """Raise unless every component of every environment has an allowed action."""
-    layout = batch.rules.action
-    starts = np.cumsum((0, *layout.choices[:-1]))
-    none = ~np.logical_or.reduceat(masks, starts, axis=1)
-    if none.any():
-        index, component = np.argwhere(none)[0]
-        part = "" if layout.scalar else f" of component {component}"
-        last = ", the last state of an episode" if batch.get_state()["done"][index] else ""
-        raise CheckFailed(
-            f"action_mask() allows no action{part} {_when(step)} (environment {index}{last}); "
-            "allow at least one in every state"
-        )
-
-
-def _when(steps: int) -> str:
-    return f"at step {steps}" if steps else "after reset()"
 
 
 def _note_episodes(env: type[Env]) -> Finding:

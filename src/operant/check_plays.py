@@ -61,6 +61,18 @@ def random_actions(layout: Layout, num_envs: int, seed: int) -> np.ndarray:
     return values.astype(np.float32)
 
 
+REPEATED = np.array([0.0, 0.7, 0.95, 1.0])
+"""The probability with which environment k of a batch, k modulo 4, repeats its action."""
+
+
+def repeated_actions(layout: Layout, before: np.ndarray, seed: int) -> np.ndarray:
+    """Actions like `random_actions`, but some environments repeat the one `before` for long."""
+    fresh = random_actions(layout, len(before), seed)
+    chances = REPEATED[np.arange(len(before)) % len(REPEATED)]
+    repeats = np.random.default_rng(seed).random(len(before)) < chances
+    return np.where(repeats.reshape(-1, *[1] * (fresh.ndim - 1)), before, fresh)
+
+
 class Speed(NamedTuple):
     """What `throughput` found, and with how many environments."""
 

@@ -20,6 +20,7 @@ def test_built_in_environments_pass(
 ) -> None:
     # Only CartPole's episodes end within 100; whole ones are compared in tests/envs.
     monkeypatch.setattr("operant.check_plays.MAX_STEPS", 30)
+    monkeypatch.setattr("operant.check_code.STEPS", 30)
     assert failures(get_env(env_id)) == {}
 
 
@@ -28,7 +29,7 @@ def test_user_environments_pass(module: str, name: str, request: pytest.FixtureR
     findings = list(check_env(getattr(request.getfixturevalue(module), name)))
     assert all(finding.passed for finding in findings)
     assert {finding.name for finding in findings} >= {
-        *("actions", "spaces", "finite", "bounds", "resets"),
+        *("compiles", "errors", "actions", "spaces", "finite", "bounds", "resets"),
         *("parity", "determinism", "autoreset", "episodes"),
     }
 

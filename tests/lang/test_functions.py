@@ -315,10 +315,25 @@ HELPERS = {
     "f = lambda x: x  #!": "write <lambda> with def",
     "def twice(g):\n    @wraps(g)\n    def h(x):\n        return 2 * g(x)\n    return h\n"
     "@twice  #!\ndef f(x):\n    return x": "@twice is not compiled; write a plain function",
+    "def twice(g):\n    @wraps(g)\n    def h(x):\n        return 2 * g(x)\n    return h\n"
+    "def f(x):  #!\n    return x\nf = twice(f)": "what is called is h(), which is wrapped around",
     "def f(x):\n    for k in range(3):  #!\n        pass\ndef range(n):\n    return n": (
         "range is something else here"
     ),
 }
+
+
+def test_a_wrapped_function_of_the_class_is_refused(tmp_path: Path) -> None:
+    """The wrapper would be left out, in plain Python as well."""
+    before = (
+        "def twice(g):\n    @wraps(g)\n    def h(*given):\n        return g(*given)\n    return h\n"
+    )
+    text = written("y = 1", before)
+    head = next(line for line in text.splitlines() if line.lstrip().startswith("def step("))
+    text = text.replace(head, f"{head}  #!").rstrip() + "\n\n    step = twice(step)\n"
+    assert refused(tmp_path, text).endswith(
+        ".step is wrapped around step(); write a plain function"
+    )
 
 
 @pytest.mark.parametrize(("before", "message"), HELPERS.items())

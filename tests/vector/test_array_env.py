@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import tracemalloc
 from pathlib import Path
@@ -29,6 +28,7 @@ from operant.lang import (
 from operant.lang.arrays import Cells
 from operant.lang.integers import Int64
 from operant.models import PPO
+from operant.vector.compile_error import CompileError, FallbackWarning
 from operant.vector.env import Steps, VecEnv
 from operant.vector.philox import uniforms
 from operant.vector.stream import Stream
@@ -452,25 +452,36 @@ def test_impl() -> None:
             maker(Grid, 2, impl="native", backend="reference")
 
 
-def test_plain_python_where_nothing_compiles(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def broken(rules: Any) -> None:
-        raise RuntimeError("no compiler\nand a long story")
+BROKEN = {
+    "this is no Python": "SyntaxError: invalid syntax",
+    "raise RuntimeError('no compiler\\nand a long story')": "RuntimeError: no compiler",
+    "from numba import cfunc\n@cfunc('int64(int64)')\ndef step(x):\n    return x + nothing": (
+        "TypingError: NameError: name 'nothing' is not defined"
+    ),
+}
 
-    monkeypatch.setattr("operant.vector.numba.load_kernels", broken)
-    with caplog.at_level(logging.DEBUG, "operant"):
-        batch = VecEnv(Grid, 3, impl="auto", workers=2, seed=3)
-    reason = "cpu does not work here: no compiler"
-    assert [r.getMessage() for r in caplog.records] == [
-        f"Grid runs in plain Python, slowly: {reason}"
-    ]
+
+@pytest.mark.parametrize(("text", "said"), BROKEN.items(), ids=["syntax", "import", "types"])
+def test_plain_python_where_nothing_compiles(
+    monkeypatch: pytest.MonkeyPatch, text: str, said: str
+) -> None:
+    """It is never passed over in silence."""
+    monkeypatch.setattr("operant.vector.numba.array_kernels_source", lambda *_: (text, []))
+    with pytest.warns(FallbackWarning) as warned:
+        batch = operant.make(Grid, 3, impl="auto", workers=2, seed=3)
+    (one,) = warned
+    start = "Grid runs on backend 'reference', in plain Python, slowly: backend 'cpu' does not work"
+    assert str(one.message).startswith(f"{start} here: {said}")
+    assert one.filename == __file__  # the line that asked for it
     assert (batch.backend, batch.workers) == ("reference", 1)
-    assert batch.backend_reason == f"auto: {reason}"
+    assert batch.backend_reason.startswith(f"auto: cpu does not work here: {said}")
     np.testing.assert_array_equal(batch.reset()[0], made(Grid, 3, "reference").reset()[0])
     for asked in ({"backend": "cpu"}, {"impl": "native"}):
-        with pytest.raises(RuntimeError, match="no compiler"):
+        with pytest.raises(CompileError) as caught:
             VecEnv(Grid, 3, **asked)
+        message = str(caught.value)
+        assert message.startswith(f"Grid cannot be compiled for backend 'cpu': {said}")
+        assert "\n" not in message
 
 
 # Indices outside ----------------------------------------------------------------------------------

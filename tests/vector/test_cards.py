@@ -7,8 +7,10 @@ import torch
 
 import operant
 from operant.envs import CartPole
+from operant.envs.rules import Rules
 from operant.vector import cards
 from operant.vector import make as make_module
+from operant.vector.compile_error import CompileError, FallbackWarning
 
 
 @pytest.fixture
@@ -64,6 +66,45 @@ def test_interpreted_there_is_one(interpreter: None) -> None:
     with pytest.raises(ValueError, match="no backend 'cuda:7'; this machine has one GPU, cuda:0"):
         operant.make("CartPole-v1", 2, backend="cuda:7")
     assert operant.make("CartPole-v1", 2).backend == "cpu"  # auto: that is for tests
+
+
+@pytest.mark.usefixtures("no_interpreter")
+def test_a_card_that_refuses_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*given: object) -> None:
+        raise CompileError("operant.cu(3): error: no such thing\n1 error detected")
+
+    pretend_cards(monkeypatch, 1)
+    monkeypatch.setattr(make_module, "_on_card", refuse)
+    with pytest.warns(
+        FallbackWarning, match="CartPole runs on backend 'cpu', not on the GPU: "
+    ) as w:
+        batch = operant.make("CartPole-v1", 2)
+    assert w[0].filename == __file__
+    reason = "auto: cuda does not work here: operant.cu(3): error: no such thing"
+    assert (batch.backend, batch.backend_reason) == ("cpu", reason)
+    monkeypatch.setattr("operant.vector.numba.kernels_source", lambda *_: "this is no program")
+    with pytest.warns(FallbackWarning) as warned:
+        batch = operant.make("CartPole-v1", 2)
+    assert len(warned) == 2
+    assert batch.backend == "reference"
+    assert batch.backend_reason.startswith(f"{reason}; auto: cpu does not work here: SyntaxError")
+
+
+def test_a_kernel_that_triton_refuses_is_one_sentence(
+    interpreter: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is compiled by its first launch."""
+    from operant.vector import triton
+
+    real = triton.kernels_source
+    said = "CartPole cannot be compiled for backend 'cuda': "
+    words = {"import triton": "this is no program", "tl.load(": "nothing_of_this_name("}
+    for word, other in words.items():  # the one is met at once, the other in the kernel
+        text = real(Rules.of(CartPole), "").replace(word, other)
+        monkeypatch.setattr(triton, "kernels_source", lambda *_, text=text: text)
+        with pytest.raises(CompileError, match=said) as caught:
+            operant.make("CartPole-v1", 2, backend="cuda").reset(seed=0)
+        assert "\n" not in str(caught.value)
 
 
 def test_a_batch_of_arrays_cannot_be_on_a_card() -> None:

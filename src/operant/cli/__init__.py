@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Annotated
+import warnings
+from typing import Annotated, Any
 
 import typer
 
@@ -78,21 +79,35 @@ def main() -> None:
     """Run the command line. A user's mistake is one sentence and exit code 2."""
     logging.getLogger("operant.engine").addHandler(logging.NullHandler())  # commands say it
     with Interrupts() as interrupts:
+        warnings.showwarning = _show_warning
         try:
             app()
-        except UserError as mistake:
-            _say(str(mistake), "red")
-            sys.exit(2)
         except (Interrupted, KeyboardInterrupt) as stop:
             arrived()
             _say(str(stop) or "interrupted")
             sys.exit(130)
-        except Exception:
-            if not interrupts.asked:
-                raise
-            arrived()  # what a compiler makes of an interrupt in its callback
-            _say("interrupted")
-            sys.exit(130)
+        except Exception as error:
+            if interrupts.asked:
+                arrived()  # what a compiler makes of an interrupt in its callback
+                _say("interrupted")
+                sys.exit(130)
+            if isinstance(error, UserError):
+                _say(str(error), "red")
+                sys.exit(2)
+            raise
+
+
+_show_others = warnings.showwarning
+
+
+def _show_warning(
+    message: Warning | str, category: type[Warning], *place: Any, **more: Any
+) -> None:
+    """Print a warning of our own as a sentence; others as Python does."""
+    if category.__module__.partition(".")[0] == "operant":
+        _say(str(message), "yellow")
+    else:
+        _show_others(message, category, *place, **more)
 
 
 def _say(text: str, style: str = "") -> None:

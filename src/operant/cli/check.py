@@ -40,6 +40,7 @@ def _report(target: str, quiet: bool, measured: bool) -> dict[str, Any]:
     from operant.cli.target import load_env
     from operant.envs.native_rules import is_native
     from operant.lang import LanguageError
+    from operant.vector.author_mistake import env_mistake
     from operant.vector.backends import available_backends
     from operant.vector.native_abi import NativeError
 
@@ -71,7 +72,7 @@ def _report(target: str, quiet: bool, measured: bool) -> dict[str, Any]:
         except (LanguageError, NativeError) as error:
             add("definition", False, str(error))
             return report(False)
-        sound = "keeps to operant_env.h" if is_native(env) else "compiles for every backend"
+        sound = "keeps to operant_env.h" if is_native(env) else "keeps to the language"
         add("definition", True, f"{env.__qualname__} {sound}")
         status.update(f"checking {target}: whole episodes on every backend")
         for finding in check_env(env):
@@ -80,7 +81,14 @@ def _report(target: str, quiet: bool, measured: bool) -> dict[str, Any]:
         if measured and passed:
             for backend in available_backends(env):
                 status.update(f"measuring {backend}")
-                speed = throughput(env, backend)
+                try:
+                    speed = throughput(env, backend)
+                except Exception as error:
+                    text = env_mistake(error)
+                    if text is None:
+                        raise
+                    add("speed", False, text)
+                    return report(False)
                 sps[backend], num_envs[backend] = round(speed.sps), speed.num_envs
     if not quiet and sps:
         figures = ", ".join(f"{name} {short(value)}" for name, value in sps.items())

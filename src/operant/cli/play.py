@@ -37,6 +37,9 @@ def play(
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise UserError("a game needs a terminal; run operant play in one, without a pipe")
     app.run()
+    with mistakes():
+        if app.game.failure is not None:  # type: ignore[attr-defined]
+            raise app.game.failure  # type: ignore[attr-defined]
     output.print(f"score {app.game.score:.2f} after {app.game.steps} steps", highlight=False)  # type: ignore[attr-defined]
 
 

@@ -91,14 +91,24 @@ def verb(command: Callable[P, None]) -> Callable[P, None]:
 def mistakes() -> Iterator[None]:
     """Turn what is raised for bad input or a bad file into `UserError`.
 
-    That is ValueError, TypeError and MemoryError, the library's, and OSError, the system's.
+    That is ValueError, TypeError and MemoryError, the library's, and OSError, the system's; and
+    whatever an environment's own functions raise, or a compiler that refuses them.
     """
     try:
         yield
-    except (ValueError, TypeError, MemoryError) as error:
-        raise UserError(str(error)) from error
-    except OSError as error:
-        raise UserError(file_trouble(error)) from error
+    except UserError:
+        raise
+    except Exception as error:
+        from operant.vector.author_mistake import env_mistake
+
+        text = env_mistake(error)
+        if text is None and isinstance(error, OSError):
+            text = file_trouble(error)
+        if text is None and isinstance(error, ValueError | TypeError | MemoryError):
+            text = str(error)
+        if text is None:
+            raise
+        raise UserError(text) from error
 
 
 def file_trouble(error: OSError) -> str:

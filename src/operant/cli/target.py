@@ -5,6 +5,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -80,11 +83,14 @@ def _load_module(name: str) -> ModuleType:
     if not name.endswith(".py"):
         sys.path.insert(0, str(Path.cwd()))
         try:
-            return importlib.import_module(name)
-        except ModuleNotFoundError as error:
-            if error.name is not None and name.startswith(error.name):
+            with _imported(name):
+                return importlib.import_module(name)
+        except UserError as mistake:
+            error = mistake.__cause__
+            missing = isinstance(error, ModuleNotFoundError) and error.name
+            if missing and name.startswith(missing):
                 raise UserError(f"there is no module {name!r} here or on the path") from None
-            raise UserError(f"{name} cannot be imported: {error}") from None
+            raise
         finally:
             sys.path.pop(0)
     path = Path(name)
@@ -95,5 +101,23 @@ def _load_module(name: str) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
+    with _imported(name):
+        spec.loader.exec_module(module)
     return module
+
+
+@contextmanager
+def _imported(name: str) -> Iterator[None]:
+    """What a module raises when it is imported, but for a refused environment, as `UserError`."""
+    from operant.lang import LanguageError
+    from operant.vector.author_mistake import is_library
+
+    try:
+        yield
+    except (LanguageError, UserError):
+        raise
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [f"{frame.filename}:{frame.lineno}: " for frame in frames if not is_library(frame[0])]
+        text = f"{own[-1] if own else ''}{type(error).__name__}: {error}"
+        raise UserError(f"{name} cannot be imported: {text}") from error

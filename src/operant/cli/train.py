@@ -270,6 +270,7 @@ def _train(session: Session, advice: _Advice, as_json: bool) -> None:
 def _learn(session: Session, advice: _Advice) -> None:
     from operant.cli.progress import TrainProgress
     from operant.ppo.guard import NonFiniteError
+    from operant.vector.author_mistake import env_mistake
 
     try:
         with TrainProgress(session.ppo) as progress:
@@ -284,6 +285,11 @@ def _learn(session: Session, advice: _Advice) -> None:
     except OSError as error:  # a full disk, say
         text = f"{file_trouble(error)}; {_saved(session)}; {advice.resume}"
         raise UserError(text) from error
+    except Exception as error:
+        mistake = env_mistake(error)
+        if mistake is None:
+            raise
+        raise UserError(f"{mistake}; {_saved(session)}; correct it and {advice.resume}") from error
 
 
 def _evaluation(session: Session, signals: _Signals) -> Evaluation | None:

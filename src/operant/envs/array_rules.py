@@ -59,7 +59,14 @@ class ArrayRules(Rules):
             mask_size=sum(action.choices) if masked else 0,
             functions={name: _function(env, name) for name in ENTRY_POINTS if _has(env, name)},
         )
-        rules.library(PythonText())  # refuses what cannot be compiled
+        rules.library(PythonText())  # refuses what cannot be compiled, decorators too
+        for name, function in rules.functions.items():
+            if getattr(env, name) is not function:
+                code = function.__code__
+                raise LanguageError(
+                    f"{code.co_filename}:{code.co_firstlineno}: {env.__qualname__}.{name} is "
+                    f"wrapped around {function.__name__}(); write a plain function"
+                )
         return rules
 
     def library(self, dialect: Dialect, strided: bool = False) -> tuple[Library, dict[str, Any]]:

@@ -40,6 +40,7 @@ from operant.lang.names import (
     table_name,
     variable_name,
 )
+from operant.lang.read_source import SourceError, read_source
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,6 @@ class _Source(NamedTuple):
     """A function as it was read."""
 
     tree: ast.FunctionDef
-    first: int  # the line of its file that the tree begins at
     stores: Counter[str]  # how often names are given values
     foreign: list[tuple[ast.AST, str]]  # names that are not ASCII, and where
 
@@ -129,42 +129,38 @@ def _parsed(function: FunctionType) -> _Source:
     """Read once, when the class is defined: the file may change while the program runs."""
     key = (function.__code__.co_filename, function.__code__)
     if key not in _sources:
-        tree, first = _read(function)
+        tree = _read(function)
         nodes = list(ast.walk(tree))
         names = [node for node in nodes if isinstance(node, ast.Name)]
         stores = Counter(node.id for node in names if isinstance(node.ctx, ast.Store))
         named = [(node, getattr(node, "id", getattr(node, "arg", None)) or "") for node in nodes]
         foreign = [(node, name) for node, name in named if not name.isascii()]
-        _sources[key] = _Source(tree, first, stores, foreign)
+        _sources[key] = _Source(tree, stores, foreign)
     return _sources[key]
 
 
 _sources: dict[Any, _Source] = {}
 
 
-def _read(function: FunctionType) -> tuple[ast.FunctionDef, int]:
-    """The function's syntax tree, and the line of its file that the tree begins at."""
+def _read(function: FunctionType) -> ast.FunctionDef:
+    """The function's syntax tree, with the line numbers of its file."""
+    written = inspect.unwrap(function)
+    place = f"{written.__code__.co_filename}:{written.__code__.co_firstlineno}"
     try:
-        lines, first = inspect.getsourcelines(function)
-    except (OSError, TypeError):
-        raise LanguageError(
-            f"the source of {function.__qualname__}() cannot be read; write it in a file"
-        ) from None
-    place = f"{function.__code__.co_filename}:{first}"
-    text, first = "".join(lines), max(first, 1)
-    if text[0].isspace():  # not dedented: a comment may stand further left
-        text, first = f"if True:\n{text}", first - 1
-    try:
-        tree: Any = ast.parse(text).body[0]
-    except SyntaxError:  # a lambda in the middle of something
-        tree = None
-    tree = tree.body[0] if isinstance(tree, ast.If) else tree
+        tree = read_source(written)
+    except SourceError as error:
+        raise LanguageError(str(error)) from None
     if not isinstance(tree, ast.FunctionDef):
         raise LanguageError(f"{place}: write {function.__qualname__} with def")
     decorators = [ast.unparse(node) for node in tree.decorator_list]
     if set(decorators) - {"staticmethod"}:
         raise LanguageError(f"{place}: @{decorators[0]} is not compiled; write a plain function")
-    return tree, first
+    if written is not function:
+        raise LanguageError(
+            f"{place}: what is called is {function.__code__.co_name}(), which is wrapped around "
+            f"{written.__name__}(); write a plain function"
+        )
+    return tree
 
 
 class _Body(Assignments):
@@ -173,7 +169,7 @@ class _Body(Assignments):
     def __init__(
         self, library: Library, function: FunctionType, kinds: list[Any], place: str
     ) -> None:
-        tree, first, self.stores, foreign = _parsed(function)
+        tree, self.stores, foreign = _parsed(function)
         names = [argument.arg for argument in tree.args.args]
         given = tree.args
         if given.vararg or given.kwarg or given.kwonlyargs or given.defaults or given.posonlyargs:
@@ -190,7 +186,7 @@ class _Body(Assignments):
             else kind
             for name, kind in zip(names, kinds, strict=True)
         }
-        super().__init__(library, function, arguments, first)
+        super().__init__(library, function, arguments, first_line=1)
         self.tree = tree
         if not function.__name__.isascii():
             foreign = [(tree, function.__name__)]

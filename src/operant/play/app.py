@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 import numpy as np
@@ -61,6 +63,16 @@ def shrunk_row(pixels: np.ndarray, row: int, columns: int, rows: int) -> np.ndar
     return shrunk
 
 
+@contextmanager
+def ending(app: App[None], game: Game) -> Iterator[None]:
+    """Leave the screen when a function of the game raises; whoever ran the app tells the user."""
+    try:
+        yield
+    except Exception as error:
+        game.failure = error
+        app.exit()
+
+
 class PlayApp(App[None]):
     """A picture, the score, and a key for each action."""
 
@@ -82,7 +94,8 @@ class PlayApp(App[None]):
 
     def on_mount(self) -> None:
         """Show the beginning."""
-        self.show()
+        with ending(self, self.game):
+            self.show()
 
     def show(self) -> None:
         """Everything as it is now."""
@@ -114,10 +127,12 @@ class PlayApp(App[None]):
         """A key of an action takes it."""
         action = KEYS.find(event.character) if event.character else -1
         if 0 <= action < self.game.num_actions and not self.game.over:
-            self.game.act(action)
-            self.show()
+            with ending(self, self.game):
+                self.game.act(action)
+                self.show()
 
     def action_new(self) -> None:
         """Begin a new episode."""
-        self.game.begin()
-        self.show()
+        with ending(self, self.game):
+            self.game.begin()
+            self.show()

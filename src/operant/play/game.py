@@ -14,6 +14,8 @@ from operant.vector.env import VecEnv
 class Game:
     """An episode after the other of one environment; runs in plain Python, with nothing to compile.
 
+    What one of the environment's functions raises is kept in `failure`, for whoever ends the game.
+
     Raises:
         ValueError: the actions are not Discrete, or a parameter is unknown.
     """
@@ -27,6 +29,7 @@ class Game:
                 f"{type(space).__name__}"
             )
         self.env = env
+        self.failure: Exception | None = None
         self.first_action, self.num_actions = int(space.start), int(space.n)
         self.begin()
 

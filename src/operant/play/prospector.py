@@ -59,6 +59,7 @@ from operant.envs.prospector_ship import (
     tank_size,
 )
 from operant.monitor.figures import bar
+from operant.play.app import ending
 from operant.play.game import Game
 
 MENUS = {
@@ -161,7 +162,8 @@ class ProspectorApp(App[None]):
             if action is not None:
                 self.order(action)
         elif key == "n":
-            self.game.begin()
+            with ending(self, self.game):
+                self.game.begin()
             self.news.clear()
             self._say("A new season.", "bold")
             self.show()
@@ -181,7 +183,8 @@ class ProspectorApp(App[None]):
             self._say(f"{ACTIONS[action]}: not possible now", "yellow")
         else:
             before = self.game.state
-            self.game.act(action)
+            with ending(self, self.game):
+                self.game.act(action)
             after = self.game.state
             hit = float(before.ship[HULL] - after.ship[HULL]) > 0.03
             told = f"{int(after.log[CLOCK]):3d}  {ACTIONS[action]}: {changes(before, after)}"

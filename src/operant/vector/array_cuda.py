@@ -19,7 +19,9 @@ from operant.envs.array_rules import ArrayRules
 from operant.lang.trace import FLOAT
 from operant.vector.array_cuda_source import KERNELS, NUMBERS, array_cuda_source, pointers
 from operant.vector.array_source import trouble_message
+from operant.vector.author_mistake import RulesError
 from operant.vector.base import NO_LIMIT
+from operant.vector.compile_error import compiling
 from operant.vector.cuda import CudaVecEnv, Results
 from operant.vector.triton_text import RECORD
 
@@ -54,8 +56,9 @@ class ArrayCudaVecEnv(CudaVecEnv):
         return memory, views
 
     def _prepare(self) -> None:
-        source, self._places = array_cuda_source(self.rules, __version__)
-        self._kernels = _loaded(source, self.device)
+        with compiling(self.rules.env, "cuda"):
+            source, self._places = array_cuda_source(self.rules, __version__)
+            self._kernels = _loaded(source, self.device)
         self._trouble = torch.zeros(2, dtype=torch.int64, device=self.device)
         self._pointers = tuple(pointers(self.rules))
 
@@ -93,7 +96,7 @@ class ArrayCudaVecEnv(CudaVecEnv):
         """See `CudaVecEnv`.
 
         Raises:
-            IndexError: an index lay outside its array; element 0 was used instead.
+            RulesError: an index lay outside its array; element 0 was used instead.
         """
         super().check_actions()
         self.check_rules()
@@ -103,7 +106,7 @@ class ArrayCudaVecEnv(CudaVecEnv):
         word = int(self._trouble[0])
         if word:
             self._trouble.zero_()
-            raise IndexError(trouble_message(word, self._places))
+            raise RulesError(trouble_message(word, self._places))
 
 
 @lru_cache(maxsize=64)

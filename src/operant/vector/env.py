@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Mapping
@@ -22,14 +21,13 @@ from operant.vector.base import (
     recorded_by_wrapper,
 )
 from operant.vector.buffers import Buffers
+from operant.vector.compile_error import warn_of_fallback
 from operant.vector.measured_workers import measured_workers
 from operant.vector.seeding import assign_streams, fresh_seed
 from operant.vector.state import read_state, write_state
 
 if TYPE_CHECKING:
     from operant.vector.numba import NumbaBackend
-
-_log = logging.getLogger("operant.vector")
 
 
 class Steps(NamedTuple):
@@ -99,6 +97,8 @@ class VecEnv(BaseVecEnv):
     Raises:
         ValueError, TypeError: an argument is out of range or of the wrong kind; the message says
             what came and what was expected.
+        CompileError: the backend asked for cannot compile the environment. Under ``"auto"`` it
+            runs on ``reference`` instead, with a `FallbackWarning`.
     """
 
     env_class: ClassVar[type[Env]]
@@ -325,15 +325,8 @@ class VecEnv(BaseVecEnv):
         except Exception as error:
             if not may_fall_back or chosen.name == "reference":
                 raise
-            reason = str(error).strip().partition("\n")[0] or type(error).__name__
             self.backend, self.workers = "reference", 1
-            self.backend_reason = f"auto: {chosen.name} does not work here: {reason}"
-            _log.warning(
-                "%s runs in plain Python, slowly: %s does not work here: %s",
-                self.rules.env.__qualname__,
-                chosen.name,
-                reason,
-            )
+            self.backend_reason = warn_of_fallback(self.rules.env, chosen.name, "reference", error)
             return choose_backend("reference").create(*given, 1)
 
     def _hand_out(self, array: np.ndarray) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from operant.envs.env import Env
@@ -11,10 +10,9 @@ from operant.envs.registry import get_env
 from operant.lang.arrays import Arrays
 from operant.vector.base import BaseVecEnv
 from operant.vector.cards import card_count, interpreted, why_not_cuda
+from operant.vector.compile_error import warn_of_fallback
 from operant.vector.env import VecEnv
 from operant.vector.single import SingleEnv
-
-_log = logging.getLogger("operant.vector")
 
 
 def make(
@@ -40,6 +38,8 @@ def make(
 
     Raises:
         ValueError, TypeError: an unknown id or a bad option; the message says what to write.
+        CompileError: the backend asked for cannot compile the environment. Under ``"auto"`` it
+            runs on another one, with a `FallbackWarning`.
         MemoryError: they do not fit on the card; the message says how many would.
     """
     if isinstance(env, str):
@@ -50,9 +50,11 @@ def make(
         try:
             batch = _on_card(env, num_envs, "cuda", options)
         except RuntimeError as error:  # a driver or a compiler that does not work
-            first = str(error).strip().partition("\n")[0]
-            _log.warning("%s runs on the host: the card refused it: %s", env.__qualname__, first)
-            return VecEnv(env, num_envs, **options)
+            batch = VecEnv(env, num_envs, **options)
+            reason = warn_of_fallback(env, "cuda", batch.backend, error)
+            alone = batch.backend_reason == "auto: the fastest backend present"
+            batch.backend_reason = reason if alone else f"{reason}; {batch.backend_reason}"
+            return batch
         batch.backend_reason = "auto: the fastest backend present"
         return batch
     if isinstance(backend, str) and backend.partition(":")[0] == "cuda":

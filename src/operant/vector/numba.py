@@ -23,7 +23,9 @@ from operant.envs.rules import Rules, TracedRules
 from operant.lang import intrinsics
 from operant.vector import array_words, numba_jobs, numba_philox
 from operant.vector.array_source import STREAM_WORDS, array_kernels_source, trouble_message
+from operant.vector.author_mistake import RulesError
 from operant.vector.buffers import LANES, Arena, Buffers
+from operant.vector.compile_error import compiling
 from operant.vector.generated import load_module
 from operant.vector.numba_jobs import CALLER, LINE, RESCAN, STOP, UNFINISHED, WAITING, block_size
 from operant.vector.numba_source import kernels_source
@@ -118,13 +120,13 @@ class NumbaBackend:
         """Raise what went wrong in the author's functions, which compiled code cannot.
 
         Raises:
-            IndexError: an index lay outside its array; element 0 was used instead.
+            RulesError: an index lay outside its array; element 0 was used instead.
         """
         word = int(self._trouble[0])
         if word and isinstance(self._rules, ArrayRules):
             self._trouble[:] = 0
             _, places = array_kernels_source(self._rules, __version__, "")
-            raise IndexError(trouble_message(word, places))
+            raise RulesError(trouble_message(word, places))
 
     def close(self) -> None:
         """Stop the worker threads."""
@@ -162,13 +164,18 @@ def _arrays(
 
 
 def load_kernels(rules: Rules) -> ModuleType:
-    """The module of compiled kernels for these rules, from memory or from disk."""
-    if isinstance(rules, ArrayRules):
-        source, _ = array_kernels_source(rules, __version__, _fingerprint())
-    else:
-        assert isinstance(rules, TracedRules)
-        source = kernels_source(rules, __version__, _fingerprint())
-    return load_module(rules.env.__name__, source)
+    """The module of compiled kernels for these rules, from memory or from disk.
+
+    Raises:
+        CompileError: the compiler refused them.
+    """
+    with compiling(rules.env, "cpu"):
+        if isinstance(rules, ArrayRules):
+            source, _ = array_kernels_source(rules, __version__, _fingerprint())
+        else:
+            assert isinstance(rules, TracedRules)
+            source = kernels_source(rules, __version__, _fingerprint())
+        return load_module(rules.env.__name__, source)
 
 
 @lru_cache(maxsize=1)

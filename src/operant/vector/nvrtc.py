@@ -21,6 +21,9 @@ import numpy as np
 import torch
 
 from operant import paths
+from operant.vector.compile_error import CompileError
+
+__all__ = ["EXACT", "CompileError", "Kernels", "compile_source"]
 
 EXACT = (
     "--fmad=false",
@@ -33,10 +36,6 @@ EXACT = (
 """Round as NumPy does."""
 _MOST_SHARED = 8
 """CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES"""
-
-
-class CompileError(RuntimeError):
-    """There is no compiler, or it refused, or the driver what it made; with their words."""
 
 
 class Kernels:

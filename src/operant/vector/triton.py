@@ -14,6 +14,7 @@ from torch import Tensor
 from operant import __version__
 from operant.envs.rules import Rules, TracedRules, traced
 from operant.vector.base import NO_LIMIT
+from operant.vector.compile_error import compiling, refused
 from operant.vector.cuda import CudaVecEnv, Results
 from operant.vector.generated import load_module
 from operant.vector.triton_launch import KINDS, bytes_per_env, launch_options, step_options
@@ -66,19 +67,29 @@ class TritonVecEnv(CudaVecEnv):
         if name == "observe":
             del given["HOST_CLOCK"]
         grid = (-(-self.num_envs // self._launch["BLOCK"]),)
-        with self._on_device():
-            getattr(self._kernels, name)[grid](
-                **given,
-                obs=results.obs,
-                reward=results.reward,
-                terminated=results.terminated,
-                truncated=results.truncated,
-                action_mask=results.action_mask,
-                WIDE=results.reward.numel() * self._widest >= 1 << 31,
-                **arguments,
-                **(self._launch_step if name == "step" else {}),
-                **self._launch,
-            )
+        try:
+            with self._on_device():
+                getattr(self._kernels, name)[grid](
+                    **given,
+                    obs=results.obs,
+                    reward=results.reward,
+                    terminated=results.terminated,
+                    truncated=results.truncated,
+                    action_mask=results.action_mask,
+                    WIDE=results.reward.numel() * self._widest >= 1 << 31,
+                    **arguments,
+                    **(self._launch_step if name == "step" else {}),
+                    **self._launch,
+                )
+        except _triton_error() as error:  # compiled by its first launch
+            raise refused(self.rules.env, "cuda", error) from error
+
+
+def _triton_error() -> type[Exception]:
+    from triton.errors import TritonError
+
+    kind: type[Exception] = TritonError
+    return kind
 
 
 @lru_cache(maxsize=256)
@@ -88,7 +99,8 @@ def _module(name: str, source: str) -> ModuleType:
 
 def load_kernels(rules: TracedRules) -> ModuleType:
     """The module of kernels for these rules."""
-    return _module(f"{rules.env.__name__}_triton", kernels_source(rules, __version__))
+    with compiling(rules.env, "cuda"):
+        return _module(f"{rules.env.__name__}_triton", kernels_source(rules, __version__))
 
 
 def rules_width(rules: Rules) -> int:

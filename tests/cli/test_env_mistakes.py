@@ -1,0 +1,184 @@
+"""What an environment is to blame for is one sentence and exit code 2, in every command."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from operant import paths
+from operant.cli import main
+from operant.cli.play import find_env, make_app
+from operant.vector.compile_error import FallbackWarning
+
+ENVS = "tests/raising_envs.py"
+FILE = Path(__file__).parents[1] / "raising_envs.py"
+SMALL = ["--set", "env.num_envs=4", "--set", "ppo.num_steps=16", "--set", "policy.hidden=[8]"]
+SMALL += ["--set", "run.threads=1", "--set", "run.eval_episodes=0", "--total-steps", "64"]
+Cli = Callable[..., str]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    home, kernels = tmp_path_factory.mktemp("home"), paths.home() / "kernels"
+    kernels.mkdir(parents=True, exist_ok=True)
+    (home / "kernels").symlink_to(kernels)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPERANT_HOME", str(home))
+        patch.setenv("COLUMNS", "120")
+        patch.chdir(FILE.parents[1])
+        yield home
+
+
+def run(*arguments: str) -> int:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["operant", *arguments])
+        try:
+            main()
+        except SystemExit as end:
+            return int(end.code or 0)
+    return 0
+
+
+@pytest.fixture
+def mistake(capfd: pytest.CaptureFixture[str]) -> Cli:
+    """Runs a command that ends with exit code 2; the sentence it says."""
+
+    def ended(*arguments: str) -> str:
+        code = run(*arguments)
+        error = capfd.readouterr().err
+        assert code == 2, error
+        assert "Traceback" not in error
+        (line,) = [line for line in error.splitlines() if line.startswith("operant: ")]
+        return line.removeprefix("operant: ")
+
+    return ended
+
+
+@pytest.fixture(scope="module", params=["reference", "cpu"])
+def backend(request: pytest.FixtureRequest) -> str:
+    """The backend of a run of that name, trained on an environment that raises nothing."""
+    name: str = request.param
+    chosen = ["--set", f"env.backend={name}", "--run-id", name]
+    assert run("train", f"{ENVS}:Sound", *SMALL, *chosen) == 0
+    return name
+
+
+def line_of(name: str) -> int:
+    """The line ``#!`` of a class."""
+    lines = FILE.read_text().splitlines()
+    start = next(k for k, line in enumerate(lines) if line.startswith(f"class {name}("))
+    return next(k for k, line in enumerate(lines, 1) if k > start and line.endswith("#!"))
+
+
+SAID = {
+    "reference": "step() raised IndexError: index 4 is out of bounds for axis 0 with size 4",
+    "cpu": "index 4 of state.n is outside 0..3",
+}
+
+
+def test_train(mistake: Cli, backend: str) -> None:
+    name = f"bad-{backend}"
+    chosen = ["--set", f"env.backend={backend}", "--run-id", name]
+    said = mistake("train", f"{ENVS}:Always", *SMALL, *chosen)
+    assert said == (
+        f"{FILE}:{line_of('Always')}: {SAID[backend]}; {name} is saved up to step 0; correct it "
+        f"and continue with: operant train {ENVS}:Always --resume {name}"
+    )
+
+
+@pytest.mark.parametrize("verb", ["eval", "record"])
+def test_a_trained_policy(mistake: Cli, backend: str, verb: str, tmp_path: Path) -> None:
+    more = ["--out", str(tmp_path / "agent.gif")] if verb == "record" else ["--episodes", "2"]
+    said = mistake(verb, backend, "--env", f"{ENVS}:Always", *more)
+    assert said == f"{FILE}:{line_of('Always')}: {SAID[backend]}"
+
+
+def test_a_picture(mistake: Cli, backend: str, tmp_path: Path) -> None:
+    said = mistake(
+        "record", backend, "--env", f"{ENVS}:CannotDraw", "--out", str(tmp_path / "agent.gif")
+    )
+    assert said == f"{FILE}:{line_of('CannotDraw')}: render() raised KeyError: 'no colour'"
+
+
+def measuring(verb: str, env: str, folder: Path, backend: str = "cpu") -> list[str]:
+    if verb == "bench":
+        return ["bench", "env", "--env", env, "--num-envs", "4", "--backend", backend]
+    chosen = ["--set", f"env.backend={backend}", *SMALL[:-2]]
+    return ["profile", env, "--mode", "env_only", "--out", str(folder), *chosen]
+
+
+@pytest.mark.parametrize("verb", ["bench", "profile"])
+def test_measurements(mistake: Cli, backend: str, verb: str, tmp_path: Path) -> None:
+    said = mistake(*measuring(verb, f"{ENVS}:Always", tmp_path, backend))
+    assert said == f"{FILE}:{line_of('Always')}: {SAID[backend]}"
+
+
+def test_play(mistake: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The screen is left, and then the sentence is said."""
+
+    async def played(app: Any) -> None:
+        async with app.run_test() as pilot:
+            for _ in range(10):
+                await pilot.press("0")
+
+    app = make_app(find_env(f"{ENVS}:Always"), 0)
+    monkeypatch.setattr(type(app), "run", lambda app: asyncio.run(played(app)))
+    for stream in ("stdin", "stdout", "stderr"):
+        monkeypatch.setattr(f"sys.{stream}.isatty", lambda: True, raising=False)
+    said = mistake("play", f"{ENVS}:Always")
+    assert said == f"{FILE}:{line_of('Always')}: {SAID['reference']}"
+
+
+def test_a_module_that_cannot_be_imported(mistake: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "half_a_game.py"
+    for text, said in {
+        "import operant\nx = 1 / 0\n": f"{file}:2: ZeroDivisionError: division by zero",
+        "import nowhere_at_all\n": f"{file}:1: ModuleNotFoundError: No module named 'nowhere_at_",
+        "x = = 1\n": "SyntaxError: invalid syntax (half_a_game.py, line 1)",
+        "import operant\nclass A(operant.Env):\n    State = 1\n": f"{file}:2: TypeError: A lacks",
+    }.items():
+        file.write_text(text)
+        assert mistake("check", str(file)).startswith(f"{file} cannot be imported: {said}")
+
+
+# Compilers ----------------------------------------------------------------------------------------
+@pytest.fixture
+def no_compiler(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Prints what no compiler takes; what is said of it."""
+    monkeypatch.setattr(
+        "operant.vector.numba.array_kernels_source", lambda *_: ("this is no program", [])
+    )
+    return "Sound cannot be compiled for backend 'cpu': SyntaxError: invalid syntax"
+
+
+def test_what_cannot_be_compiled_is_not_trained_on(mistake: Cli, no_compiler: str) -> None:
+    said = mistake("train", f"{ENVS}:Sound", *SMALL, "--run-id", "never")
+    assert said.startswith(no_compiler)
+    assert "\n" not in said
+    assert "never" not in [path.name for path in (paths.home() / "runs").iterdir()]
+
+
+def test_nor_measured(mistake: Cli, no_compiler: str, tmp_path: Path) -> None:
+    for verb in ("bench", "profile"):
+        assert mistake(*measuring(verb, f"{ENVS}:Sound", tmp_path)).startswith(no_compiler)
+
+
+def test_nor_played(mistake: Cli, request: pytest.FixtureRequest) -> None:
+    assert run("train", f"{ENVS}:Sound", *SMALL, "--run-id", "compiled") == 0
+    said = request.getfixturevalue("no_compiler")
+    assert mistake("eval", "compiled", "--env", f"{ENVS}:Sound").startswith(said)
+
+
+def test_a_fall_back_is_a_sentence(no_compiler: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", FallbackWarning)
+        code = run(*measuring("bench", f"{ENVS}:Sound", Path(), "auto"), "--seconds", "0.001")
+    assert code == 0
+    said = "operant: Sound runs on backend 'reference', in plain Python, slowly: backend 'cpu' does"
+    assert said in capfd.readouterr().err
