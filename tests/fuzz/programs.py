@@ -75,13 +75,14 @@ def check(number: int, folder: Path, gpu: bool = False) -> str:
 
 def _check_arrays(env: Any, number: int, python: Any, compiled: list[Any], gpu: bool) -> None:
     play(env, [python, *compiled], number, STEPS)
+    if gpu:
+        play(env, [compiled[0], {"num_envs": LANES, "backend": "cuda"}], number, STEPS)
+        return
     os.environ["TRITON_INTERPRET"] = "1"  # C++ for the host stands in for the GPU
     try:
         play(env, [python, {"num_envs": FEW, "backend": "cuda"}], number, STEPS)
     finally:
         del os.environ["TRITON_INTERPRET"]
-    if gpu:
-        play(env, [compiled[0], {"num_envs": LANES, "backend": "cuda"}], number, STEPS)
 
 
 def _check_numbers(env: Any, number: int, python: Any, compiled: list[Any], gpu: bool) -> None:
