@@ -4,7 +4,7 @@
 
 Half of them have a state of numbers, half one of arrays. Each is played in plain Python, by the
 ``cpu`` backend with one worker and with two, and as C++ compiled for this machine; with ``--gpu``
-on an NVIDIA GPU instead of in C++. Program k of a seed is always the same: ``--only K`` plays it alone.
+on an NVIDIA GPU instead of in C++. Program k is always the same: ``--only K`` plays it alone.
 Exits with 1 if bits differ or anything crashes, and leaves those programs in ``--keep``.
 """
 

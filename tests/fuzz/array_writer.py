@@ -80,9 +80,9 @@ def mixed(x, y):
 
 
 def halves(state, i, x):
-    a, b = 0.1, 0.7
-    state.f[i] = tame(x * a + b * b * a)
-    return b, i > 2
+    low, high = 0.1, 0.7
+    state.f[i] = tame(x * low + high * high * low)
+    return high, i > 2
 
 
 def spend(state, random, x):

@@ -106,7 +106,8 @@ CONSTANTS = " ".join(
 )
 TEXTS = " ".join([ARITHMETIC, CHOICES, CONVERSIONS, COMPOSED_WORDS, CONSTANTS]).split()
 LONG = "+".join([f"{k}.5*x*y" for k in range(1, 12)])  # gets a name of its own
-TEXTS += ["-x", "where(x<y,-x,x)", "always(c,-0.0)", "atan2(x,0.5)"]
+TEXTS += ["-x", "where(x<y,-x,x)", "always(c,-0.0)", "atan2(x,0.5)", "always(c,1e-40)"]
+TEXTS += ["x/1e-40", "x%1e-40", "minimum(x,1e-40)", "maximum(-0.0,x)", "where(c,x,-1e-40)"]
 TEXTS += [LONG, f"({LONG})*({LONG})", f"where(({LONG})<0.0,x,y)"]
 
 

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from operant.lang.source import COMPOSED, extremum, print_program, print_word
 from operant.lang.trace import BOOL, FLOAT, INT, Node, Program
 
+_EXACT = "exact_float("
 TYPES = {FLOAT: "tl.float32", INT: "tl.int32", BOOL: "tl.int1"}
 _INFIX = {
     "add": "+",
@@ -53,7 +56,7 @@ def program_source(
     lines, outputs = print_program(_expression, program, values, prefix)
     return lines, [
         f"tl.full([BLOCK], {text}, {TYPES[program.nodes[index].dtype]})"
-        if program.nodes[index].op == "constant" and text != "minus_zero()"
+        if program.nodes[index].op == "constant" and not text.startswith(_EXACT)
         else f"tl.broadcast_to({text}, [BLOCK])"
         for index, text in zip(program.outputs, outputs, strict=True)
     ]
@@ -96,7 +99,7 @@ def _expression(program: Program, node: Node, args: list[str], suffix: str) -> s
 
 def _made(constant: str, dtype: str) -> str:
     """A constant as a value of its own."""
-    if constant == "minus_zero()":
+    if constant.startswith(_EXACT):
         return constant
     return f"tl.full([], {constant}, {TYPES[dtype]})"
 
@@ -104,7 +107,8 @@ def _made(constant: str, dtype: str) -> str:
 def _constant(node: Node) -> str:
     if node.dtype != FLOAT:
         return str(node.value)
-    text = repr(float(node.value))  # type: ignore[arg-type]
-    if text == "-0.0":
-        return "minus_zero()"
+    value = np.float32(node.value)  # type: ignore[arg-type]
+    text = repr(float(value))
+    if text == "-0.0" or 0.0 < abs(value) < np.finfo(np.float32).tiny:
+        return f"{_EXACT}{int(value.view(np.int32))})"
     return f'float("{text}")' if text.strip("-") in ("inf", "nan") else text

@@ -33,9 +33,9 @@ def ceil(x):
 
 
 @triton.jit
-def minus_zero():
-    """-0.0, which a literal is not."""
-    return tl.full([], -2147483648, tl.int32).to(tl.float32, bitcast=True)
+def exact_float(BITS: tl.constexpr):  # noqa: N803
+    """The float32 with these bits: a literal -0.0 is 0.0, and a tiny one a float64."""
+    return tl.full([], BITS, tl.int32).to(tl.float32, bitcast=True)
 
 
 @triton.jit

@@ -22,11 +22,11 @@ import triton.language as tl
 
 from operant.lang.triton_words import (
     ceil,
+    exact_float,
     floor,
     floor_divide,
     maximum,
     minimum,
-    minus_zero,
     mod,
     seconds,
     ticks,
