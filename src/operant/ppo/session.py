@@ -12,7 +12,8 @@ from typing import Any
 from torch import nn
 
 from operant.envs.env import Env
-from operant.machine import commit, git_commit, machine
+from operant.git import git_commit
+from operant.machine import commit, machine
 from operant.ppo.callbacks import Callback
 from operant.ppo.config import Config
 from operant.ppo.config_file import read_config, to_toml
@@ -43,7 +44,7 @@ class Session:
         self.run, self.ppo, self.resumed, self._lock = run, ppo, resumed, lock
         sweep(run.path)  # what a killed process left half written
         replace_file(run.config_file, to_toml(ppo.config).encode())  # a resumed one may differ
-        run.write_info(_info() | _identity(ppo))
+        run.write_info(_info(run) | _identity(ppo))
         self.recorder = Recorder(run, ppo)
         what = "started" if resumed is None else f"resumed at step {resumed:,}"
         run.log(f"{what}: {ppo.config.env.id}, seed {ppo.config.run.seed}")
@@ -209,13 +210,15 @@ def _identity(ppo: PPO) -> dict[str, Any]:
     }
 
 
-def _info() -> dict[str, Any]:
+def _info(run: Run) -> dict[str, Any]:
+    here = Path.cwd()
+    inside = run.path.resolve() in (here, *here.parents)  # its repository would be no one's code
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
         "pid": os.getpid(),
-        "folder": str(Path.cwd()),
-        "git": git_commit(Path.cwd()),
+        "folder": str(here),
+        "git": None if inside else git_commit(here),
         "operant_commit": commit(),
         "machine": machine(),
     }
