@@ -257,6 +257,8 @@ def _train(session: Session, advice: _Advice, as_json: bool) -> None:
     errors.print(
         f"engine {ppo.engine.name}: {literal(ppo.engine_reason)}", highlight=False, style="dim"
     )
+    for note in session.notes:
+        errors.print(literal(note), highlight=False, style="yellow", soft_wrap=True)
     with _Signals(session) as signals:
         _learn(session, advice)
         evaluation = _evaluation(session, signals)

@@ -35,12 +35,16 @@ class Recorder(Callback):
         run: the directory; this process is its only writer.
         ppo: what is trained. Rows that a killed process wrote after its last checkpoint are
             dropped, so that each iteration is in the files once.
+
+    Attributes:
+        notes: what the user should know, a sentence each.
     """
 
     watches_only = True
 
     def __init__(self, run: Run, ppo: PPO) -> None:
         self.run = run
+        self.notes: list[str] = []
         options = ppo.config.run
         self.csv = CsvLog.resume(run.csv_file, METRICS, "iteration", ppo.iteration)
         self.logs: list[Log] = [JsonlLog.resume(run.jsonl_file, "iteration", ppo.iteration)]
@@ -52,7 +56,9 @@ class Recorder(Callback):
         if options.wandb:
             from operant.runs.trackers import WandbLog
 
-            self.logs.append(WandbLog(run.path, run.id, ppo.config.to_dict()))
+            wandb = WandbLog(run.path, run.id, ppo.config.to_dict())
+            self.notes += [wandb.problem] if wandb.problem else []
+            self.logs.append(wandb)
         self.live = MetricsWriter(
             run.mmap_file,
             (*METRICS, *HARDWARE),
