@@ -68,8 +68,12 @@ class Recorder(Callback):
         )
         self.live.say(Status.STARTING)
         self.hardware = Hardware(ppo.device.index if ppo.device.type == "cuda" else None)
-        self._best = _forget_after(run.checkpoints, ppo.steps)
-        self.save(ppo)  # from here on a kill loses nothing that cannot be resumed
+        try:
+            self._best = _forget_after(run.checkpoints, ppo.steps)
+            self.save(ppo)  # from here on a kill loses nothing that cannot be resumed
+        except BaseException:
+            self.close(Status.FAILED)
+            raise
 
     def on_update(self, ppo: PPO, metrics: dict[str, float]) -> None:
         """Write a row everywhere; save a checkpoint if it is time."""

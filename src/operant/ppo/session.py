@@ -16,7 +16,7 @@ from operant.git import git_commit
 from operant.machine import commit, machine
 from operant.ppo.callbacks import Callback
 from operant.ppo.config import Config
-from operant.ppo.config_file import read_config, to_toml
+from operant.ppo.config_file import read_run_config, to_toml
 from operant.ppo.evaluate import Evaluation, evaluate
 from operant.ppo.guard import NonFiniteError
 from operant.ppo.recorder import Recorder
@@ -103,12 +103,14 @@ class Session:
             CheckpointError: the checkpoint is damaged; the message names the file.
             ValueError: `changes` has something that cannot change in the middle of a run, or
                 another process trains it.
+            OSError: in the place of one of its files there is a link or something else.
         """
+        run.check()
         lock = run.lock()
         changes = dict(changes or {})
         try:
             if not list_checkpoints(run.checkpoints) and checkpoint == "latest":
-                config = Config().replaced(read_config(run.config_file))
+                config = Config().replaced(read_run_config(run.config_file))
                 notes = _check_changes(config, changes)
                 ppo = PPO(chosen_env(config, env), config.replaced(changes), policy=policy)
                 return cls(run, ppo, None, lock, notes)

@@ -7,6 +7,7 @@ configuration: everything the future of a run depends on. Nothing read here is t
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -154,8 +155,9 @@ def locate(path: Path, which: str = "latest") -> Path:
     """
     if (path / "manifest.json").is_file():
         return path
-    if (path / "checkpoints").is_dir():
-        path = path / "checkpoints"
+    if os.path.lexists(path / "checkpoints"):
+        return find_checkpoint(path / "checkpoints", which)
+    path = path.resolve() if path.is_symlink() else path  # one that the user names is followed
     if not path.is_dir():
         raise CheckpointError(f"{path} is not a checkpoint or a run: there is no such folder")
     return find_checkpoint(path, which)

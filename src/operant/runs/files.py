@@ -7,6 +7,7 @@ import os
 import secrets
 import shutil
 import stat
+from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path
 
@@ -104,6 +105,16 @@ def plain_descriptor(path: Path, flags: int) -> int:
         os.close(descriptor)
         raise OSError(errno.EINVAL, "is not a plain file", str(path))
     return descriptor
+
+
+def check_plain(path: Path) -> None:
+    """Refuse what stands where a file should and is no plain one. A missing one is fine.
+
+    Raises:
+        OSError: a symbolic link, or not a plain file.
+    """
+    with suppress(FileNotFoundError):
+        open_plain(path).close()
 
 
 def check_folder(folder: Path) -> None:
