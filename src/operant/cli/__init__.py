@@ -29,7 +29,7 @@ from operant.cli import (
     tune,
 )
 from operant.cli.interrupts import Interrupts, arrived
-from operant.cli.screen import Interrupted, UserError, errors, printable, verb
+from operant.cli.screen import Interrupted, UserError, authors_mistake, errors, printable, verb
 
 app = typer.Typer(
     name="operant",
@@ -89,9 +89,13 @@ def main() -> None:
             arrived()
             _say(str(stop) or "interrupted")
             sys.exit(130)
-        except Exception:
+        except Exception as error:
             if not interrupts.asked:
-                raise
+                sentence = authors_mistake(error)
+                if sentence is None:
+                    raise
+                _say(sentence, "red")
+                sys.exit(2)
             arrived()  # what a compiler makes of an interrupt in its callback
             _say("interrupted")
             sys.exit(130)

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import wraps
+from pathlib import Path
 from typing import IO, Any, ParamSpec, cast
 
 from rich.console import Console
 from rich.markup import escape
 
+import operant
 from operant.cli.interrupts import arrived
 from operant.text import printable
 
-__all__ = ["Interrupted", "UserError", "errors", "file_trouble", "literal", "mistakes", "output"]
+__all__ = [
+    "Interrupted",
+    "UserError",
+    "authors_mistake",
+    "errors",
+    "file_trouble",
+    "literal",
+    "mistakes",
+    "output",
+]
 __all__ += ["printable", "short", "verb"]
 
 
@@ -62,6 +75,12 @@ errors = Console(file=cast("IO[str]", _StandardError()), emoji=False)
 """Progress and mistakes: standard error, so that results can be piped."""
 
 
+_PACKAGE = str(Path(operant.__file__).parent) + os.sep
+_LIBRARIES = {sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")}
+_NOT_AUTHORS = (_PACKAGE, *_LIBRARIES, "<")
+"""Where the code of files begins that no author of an environment wrote."""
+
+
 class UserError(Exception):
     """A mistake of the user's; the message is the one sentence they see."""
 
@@ -96,9 +115,27 @@ def mistakes() -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, MemoryError) as error:
-        raise UserError(str(error)) from error
+        own = type(error).__module__.startswith("operant.")  # then it says where
+        raise UserError((None if own else authors_mistake(error)) or str(error)) from error
     except OSError as error:
         raise UserError(file_trouble(error)) from error
+
+
+def authors_mistake(error: BaseException) -> str | None:
+    """What went wrong in the code of an environment's author, with file and line; None if the error
+    comes from elsewhere."""
+    sources = sys.modules.get("operant.vector.array_source")
+    if sources is not None and isinstance(error, sources.OutOfBoundsError):
+        return str(error)  # of compiled code; it says where
+    if isinstance(error, SyntaxError) and not (error.filename or "<").startswith(_NOT_AUTHORS):
+        return f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}"
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [k for k, frame in enumerate(frames) if frame.filename.startswith(_PACKAGE)]
+    for frame in reversed(frames[ours[0] :] if ours else []):
+        if not frame.filename.startswith(_NOT_AUTHORS):
+            what = f"{type(error).__name__}: {error}".removesuffix(": ")
+            return f"{frame.filename}:{frame.lineno}: {what}"
+    return None
 
 
 def file_trouble(error: OSError) -> str:

@@ -20,6 +20,7 @@ from operant.cli.interrupts import arrived
 from operant.cli.screen import (
     Interrupted,
     UserError,
+    authors_mistake,
     errors,
     file_trouble,
     literal,
@@ -124,21 +125,23 @@ class _Given(NamedTuple):
 def _in_background(given: _Given, run_id: str, resume: str, watch: bool, as_json: bool) -> None:
     """Train in a process of its own; show the monitor, if asked."""
     from operant.cli.detach import start_detached
-    from operant.runs.directory import check_run_id, find_run, new_run_id
+    from operant.runs.directory import Run, check_run_id, find_run, new_run_id, runs_folder
 
     with mistakes():
         if resume:
-            name = find_run(resume).id
+            run = find_run(resume)
             arguments = [*given.arguments(), f"--resume={resume}"]
         else:
-            name = run_id or new_run_id(given.env or "run")
-            check_run_id(name)
-            arguments = [*given.arguments(), f"--run-id={name}"]
-        run = start_detached(arguments, name)
+            run_id = run_id or new_run_id(given.env or "run")
+            check_run_id(run_id)
+            run = Run(runs_folder() / run_id)
+            arguments = [*given.arguments(), f"--run-id={run_id}"]
+        start_detached(arguments, run)
+    name = run.id if resume in ("", "latest") else resume  # a path stays one
     if watch:
         from operant.cli.monitor import show
 
-        show(run.id)
+        show(name)
     if as_json:
         print(json.dumps({"run_id": run.id, "path": str(run.path)}))
     elif watch:
@@ -147,14 +150,14 @@ def _in_background(given: _Given, run_id: str, resume: str, watch: bool, as_json
         view = Source(run).read()
         state = "goes on" if view.live else f"is {view.status}"
         output.print(
-            f"{literal(run.id)} {state}; watch it again: operant monitor {literal(run.id)}",
+            f"{literal(run.id)} {state}; watch it again: operant monitor {literal(name)}",
             highlight=False,
         )
     else:
         output.print(literal(run.id), highlight=False)
         errors.print(
-            f"training in the background; watch it: operant monitor {literal(run.id)}, "
-            f"end it: operant stop {literal(run.id)}",
+            f"training in the background; watch it: operant monitor {literal(name)}, "
+            f"end it: operant stop {literal(name)}",
             style="dim",
             highlight=False,
             soft_wrap=True,
@@ -286,6 +289,11 @@ def _learn(session: Session, advice: _Advice) -> None:
     except OSError as error:  # a full disk, say
         text = f"{file_trouble(error)}; {_saved(session)}; {advice.resume}"
         raise UserError(text) from error
+    except Exception as error:
+        mistake = authors_mistake(error)
+        if mistake is None:
+            raise
+        raise UserError(f"{mistake}; {_saved(session)}; {advice.resume}") from error
 
 
 def _evaluation(session: Session, signals: _Signals) -> Evaluation | None:

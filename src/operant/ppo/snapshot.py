@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from operant.ppo.trainer import PPO
 
 Arrays = dict[str, dict[str, np.ndarray]]
+_LARGEST_RETURN = float(np.finfo(np.float32).max)  # they are sums in float32
 
 
 def snapshot(ppo: PPO) -> tuple[Arrays, dict[str, Any]]:
@@ -90,9 +91,11 @@ def put_back(ppo: PPO, checkpoint: Checkpoint) -> None:
             raise CheckpointError(f"{checkpoint.path} has no {name}.safetensors")
     load_weights(ppo.policy, checkpoint)
     _put_optimizer(ppo, checkpoint)
+    if ppo.config.run.nan_guard:
+        _check_finite(ppo, checkpoint)
     try:
         ppo.env.set_state(arrays["environment"])
-    except ValueError as error:
+    except (ValueError, IndexError, ArithmeticError) as error:  # an author's function may refuse it
         raise CheckpointError(f"{checkpoint.path / 'environment.safetensors'}: {error}") from None
     try:
         ppo.engine.set_state(arrays["engine"])
@@ -212,6 +215,17 @@ def _put_optimizer(ppo: PPO, checkpoint: Checkpoint) -> None:
     ppo.optimizer.count = _count(checkpoint.facts, "optimizer_steps", facts)
 
 
+def _check_finite(ppo: PPO, checkpoint: Checkpoint) -> None:
+    """Raise CheckpointError for weights that the NaN guard would have stopped before a save."""
+    weights = {name for name, _ in ppo.policy.named_parameters()}
+    for group, arrays in checkpoint.arrays.items():
+        for name, array in arrays.items():
+            trained = group == "optimizer" or (group == "model" and name in weights)
+            if trained and not np.isfinite(array).all():
+                where = checkpoint.path / f"{group}.safetensors"
+                raise CheckpointError(f"{where}: {name} has numbers that are not finite")
+
+
 def _optimizer_tensors(ppo: PPO) -> dict[str, torch.Tensor]:
     """Views of the optimiser's moments, by parameter."""
     adam = ppo.optimizer
@@ -312,6 +326,7 @@ def _pairs(value: Any, where: Path) -> list[tuple[float, int]]:
         isinstance(pair, list)
         and len(pair) == 2
         and isinstance(pair[0], float)
+        and abs(pair[0]) <= _LARGEST_RETURN
         and isinstance(pair[1], int)
         and 0 <= pair[1] < 2**62
         for pair in value

@@ -213,7 +213,7 @@ def check_run_id(run_id: str) -> None:
 def new_run_id(env_id: str) -> str:
     """A free name: environment, date and time."""
     stem = re.sub(r"[^a-z0-9]+", "-", Path(env_id.rpartition(":")[2] or env_id).name.lower())
-    name = f"{stem.strip('-') or 'run'}-{time.strftime('%Y%m%d-%H%M%S')}"
+    name = f"{stem[:64].strip('-') or 'run'}-{time.strftime('%Y%m%d-%H%M%S')}"
     number = 1
     while (runs_folder() / (name if number == 1 else f"{name}-{number}")).exists():
         number += 1

@@ -18,7 +18,7 @@ from operant import __version__
 from operant.envs.array_rules import ArrayRules
 from operant.lang.trace import FLOAT
 from operant.vector.array_cuda_source import KERNELS, NUMBERS, array_cuda_source, pointers
-from operant.vector.array_source import trouble_message
+from operant.vector.array_source import OutOfBoundsError, trouble_message
 from operant.vector.base import NO_LIMIT
 from operant.vector.cuda import CudaVecEnv, Results
 from operant.vector.triton_text import RECORD
@@ -29,7 +29,7 @@ _DTYPES = {"float32": torch.float32, "int32": torch.int32, "uint8": torch.uint8,
 
 
 class ArrayCudaVecEnv(CudaVecEnv):
-    """See `CudaVecEnv`. An index outside its array raises IndexError where actions are checked."""
+    """See `CudaVecEnv`. Where actions are checked, so are indices: `OutOfBoundsError`."""
 
     rules: ArrayRules
 
@@ -93,7 +93,7 @@ class ArrayCudaVecEnv(CudaVecEnv):
         """See `CudaVecEnv`.
 
         Raises:
-            IndexError: an index lay outside its array; element 0 was used instead.
+            OutOfBoundsError: an index lay outside its array; element 0 was used instead.
         """
         super().check_actions()
         self.check_rules()
@@ -103,7 +103,7 @@ class ArrayCudaVecEnv(CudaVecEnv):
         word = int(self._trouble[0])
         if word:
             self._trouble.zero_()
-            raise IndexError(trouble_message(word, self._places))
+            raise OutOfBoundsError(trouble_message(word, self._places))
 
 
 @lru_cache(maxsize=64)

@@ -82,6 +82,10 @@ def with_inner(words: set[str]) -> list[str]:
     return ordered
 
 
+class OutOfBoundsError(IndexError):
+    """An author's index lay outside its array; the message has the file, the line and the array."""
+
+
 def trouble_message(word: int, places: list[tuple[str, str, int]]) -> str:
     """What `inside` noted: the place above 40 bits of the index."""
     index = (word & ((1 << 40) - 1)) - ((word >> 39 & 1) << 40)

@@ -22,7 +22,12 @@ from operant.envs.array_rules import ArrayRules
 from operant.envs.rules import Rules, TracedRules
 from operant.lang import intrinsics
 from operant.vector import array_words, numba_jobs, numba_philox
-from operant.vector.array_source import STREAM_WORDS, array_kernels_source, trouble_message
+from operant.vector.array_source import (
+    STREAM_WORDS,
+    OutOfBoundsError,
+    array_kernels_source,
+    trouble_message,
+)
 from operant.vector.buffers import LANES, Arena, Buffers
 from operant.vector.generated import load_module
 from operant.vector.numba_jobs import CALLER, LINE, RESCAN, STOP, UNFINISHED, WAITING, block_size
@@ -118,13 +123,13 @@ class NumbaBackend:
         """Raise what went wrong in the author's functions, which compiled code cannot.
 
         Raises:
-            IndexError: an index lay outside its array; element 0 was used instead.
+            OutOfBoundsError: an index lay outside its array; element 0 was used instead.
         """
         word = int(self._trouble[0])
         if word and isinstance(self._rules, ArrayRules):
             self._trouble[:] = 0
             _, places = array_kernels_source(self._rules, __version__, "")
-            raise IndexError(trouble_message(word, places))
+            raise OutOfBoundsError(trouble_message(word, places))
 
     def close(self) -> None:
         """Stop the worker threads."""
