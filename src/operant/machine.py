@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from operant.git import git_commit, is_tracked
 
 _PACKAGES = (
     "operant",
@@ -77,30 +78,5 @@ def _cpu_name() -> str:
 
 def commit() -> str | None:
     """The commit of the checkout this package runs from, ``-dirty`` if changed; else None."""
-    folder = Path(__file__).parent
-    try:
-        if not _git(folder, "ls-files", "--error-unmatch", Path(__file__).name):
-            return None
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return git_commit(folder)
-
-
-def git_commit(folder: Path) -> str | None:
-    """The commit that the repository around `folder` is at, ``-dirty`` if changed; else None."""
-    try:
-        head = _git(folder, "rev-parse", "HEAD")
-        return head + ("-dirty" if _git(folder, "status", "--porcelain") else "") or None
-    except (OSError, subprocess.SubprocessError):
-        return None
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        ["git", "-C", str(folder), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=10,
-        check=True,
-    )
-    return done.stdout.strip()
+    here = Path(__file__)
+    return git_commit(here.parent) if is_tracked(here) else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -24,16 +23,10 @@ def test_frame_has_machine_commit_date_and_results() -> None:
 
 
 def test_commit_is_the_checkouts_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = {"ls-files": "frame.py", "rev-parse": "abc", "status": " M file"}
-    monkeypatch.setattr(machine, "_git", lambda folder, verb, *rest: answers[verb])
-    assert machine.commit() == "abc-dirty"
-    answers["status"] = ""
-    assert machine.commit() == "abc"
-
-    def fail(*arguments: object) -> str:
-        raise subprocess.CalledProcessError(128, "git")
-
-    monkeypatch.setattr(machine, "_git", fail)
+    monkeypatch.setattr(machine, "git_commit", lambda folder: f"commit of {folder.name}")
+    monkeypatch.setattr(machine, "is_tracked", lambda path: path.name == "machine.py")
+    assert machine.commit() == "commit of operant"
+    monkeypatch.setattr(machine, "is_tracked", lambda path: False)  # it was installed
     assert machine.commit() is None
 
 

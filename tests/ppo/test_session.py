@@ -446,6 +446,8 @@ def test_tensorboard_and_wandb_are_written_when_asked_for(monkeypatch):
     written = []
 
     class Wandb:
+        problem = "W&B cannot be reached"
+
         def __init__(self, folder, run_id, config):
             written.append((folder, run_id, config["run"]["wandb"]))
 
@@ -460,6 +462,16 @@ def test_tensorboard_and_wandb_are_written_when_asked_for(monkeypatch):
     session.train([StopAfter(2)])
     assert list((session.run.path / "tensorboard").glob("events.out.tfevents.*"))
     assert written == [(session.run.path, "r", True), 1, 2, "closed"]
+    assert session.notes == ("W&B cannot be reached",)
+    assert "W&B cannot be reached" in session.run.log_file.read_text()
+    resumed = Session.resume(session.run, changes={"run.wandb": True})
+    assert resumed.notes == ("W&B cannot be reached",)
+    resumed.train([StopAfter(3)])
+    resumed = Session.resume(session.run)
+    (note,) = resumed.notes
+    assert "resume it with --set run.wandb=true" in note
+    assert resumed.ppo.config.run.tensorboard
+    assert not resumed.ppo.config.run.wandb
 
 
 # Names --------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import struct
 import time
 from pathlib import Path
@@ -20,6 +21,10 @@ from operant.runs.logs import WandbLog
 def no_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MODE", "API_KEY", "IDENTITY_TOKEN_FILE", "BASE_URL"):
         monkeypatch.delenv(f"WANDB_{name}", raising=False)
+    for name in ("ERROR_REPORTING", "INIT_TIMEOUT", "FINISH_TIMEOUT"):  # set, and put back
+        monkeypatch.setenv(f"WANDB_{name}", "")
+        monkeypatch.delenv(f"WANDB_{name}")
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     monkeypatch.setenv("WANDB_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path / "config"))
@@ -112,3 +117,59 @@ def test_a_resumed_run_keeps_its_id(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "project": "operant",
     }
     assert (tmp_path / "a" / "b").is_dir()
+
+
+@pytest.mark.parametrize("file", ["wandb/settings", ".wandb/settings", "run/wandb/settings"])
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_settings_that_may_be_anyones_are_refused(
+    file: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import wandb
+
+    monkeypatch.setattr(wandb, "init", lambda **options: pytest.fail("it was started"))
+    place = tmp_path / file
+    place.parent.mkdir(parents=True)
+    if kind == "file":
+        place.write_text("[default]\nbase_url = http://127.0.0.1:9\n")
+    else:
+        place.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ValueError, match=r"W&B would obey .*settings, which may send your key"):
+        WandbLog(tmp_path / "run", "run-7", {})
+
+
+@pytest.mark.parametrize("name", ["wandb", ".wandb"])
+def test_a_link_is_not_followed(name: str, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / name).symlink_to(tmp_path)
+    with pytest.raises(OSError, match="is a symbolic link"):
+        WandbLog(tmp_path / "run", "run-7", {})
+
+
+def test_no_network_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import wandb
+
+    asked: list[str | None] = []
+
+    def init(mode: str | None, **options: Any) -> Any:
+        asked.append(mode)
+        if mode != "offline":
+            raise wandb.errors.CommError("no route\nto the host")
+        return SimpleNamespace()
+
+    monkeypatch.setattr(wandb, "init", init)
+    monkeypatch.setattr(wandb, "teardown", lambda: asked.append("teardown"))
+    monkeypatch.setenv("WANDB_API_KEY", "x" * 40)
+    log = WandbLog(tmp_path, "run-7", {})
+    assert asked == [None, "teardown", "offline"]
+    assert log.problem.startswith("W&B cannot be reached (no route to the host); rows are kept in ")
+
+
+@pytest.mark.parametrize("asked", ["", "true"])
+def test_nothing_is_reported_unless_asked_for(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if asked:
+        monkeypatch.setenv("WANDB_ERROR_REPORTING", asked)
+    trackers._set_wandb_variables(offline=False)
+    assert os.environ["WANDB_ERROR_REPORTING"] == (asked or "false")
+    assert float(os.environ["WANDB_INIT_TIMEOUT"]) <= 30
+    trackers._set_wandb_variables(offline=True)
+    assert os.environ["WANDB_ERROR_REPORTING"] == "false"

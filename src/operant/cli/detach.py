@@ -3,40 +3,40 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from pathlib import Path
 
+from operant.child import python_command, python_environment
 from operant.cli.screen import UserError, errors, literal, printable
 from operant.paths import home
-from operant.runs.directory import Run, runs_folder
+from operant.runs.directory import Run
 from operant.runs.files import make_folder, open_plain, read_bounded
 from operant.runs.metrics_file import MetricsReader
 
 _LAST = 4096  # bytes of what it printed, shown if it fails
 
 
-def start_detached(arguments: list[str], run_id: str) -> Run:
-    """Start ``operant train`` with `arguments`; the run `run_id`, as soon as it trains.
+def start_detached(arguments: list[str], run: Run) -> None:
+    """Start ``operant train`` with `arguments`; returns as soon as it trains `run`.
 
-    What it prints goes to ``$OPERANT_HOME/detached/<run_id>.log``.
+    What it prints goes to ``$OPERANT_HOME/detached/<run's id>.log``.
 
     Raises:
         UserError: it ended before it trained; the message is its own.
     """
     folder = home() / "detached"
     make_folder(folder)
-    output = folder / f"{run_id}.log"
+    output = folder / f"{run.id}.log"
     with open(output, "wb") as file:
         process = subprocess.Popen(
-            [sys.executable, "-m", "operant", "train", *arguments],
+            python_command("-m", "operant", "train", *arguments),
+            env=python_environment(),
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    run = Run(runs_folder() / run_id)
-    with errors.status(f"starting {literal(run_id)}"):
+    with errors.status(f"starting {literal(run.id)}"):
         while not _trains(run, process.pid):
             code = process.poll()
             if code is not None and not _trains(run, process.pid):
@@ -44,7 +44,6 @@ def start_detached(arguments: list[str], run_id: str) -> Run:
                     break  # so short that it is over
                 raise UserError(_own_words(output) or f"the training ended with code {code}")
             time.sleep(0.02)
-    return run
 
 
 def _trains(run: Run, pid: int) -> bool:

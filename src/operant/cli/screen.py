@@ -15,7 +15,15 @@ from rich.markup import escape
 from operant.cli.interrupts import arrived
 from operant.text import printable
 
-__all__ = ["Interrupted", "UserError", "errors", "file_trouble", "literal", "mistakes", "output"]
+__all__ = [
+    "Interrupted",
+    "UserError",
+    "errors",
+    "file_trouble",
+    "literal",
+    "mistakes",
+    "output",
+]
 __all__ += ["printable", "short", "verb"]
 
 

@@ -72,18 +72,14 @@ def _load_library(name: str) -> type[Env]:
 def _looks_like_module(name: str) -> bool:
     if name.endswith(".py") or "/" in name.removeprefix("operant/"):
         return True
-    sys.path.insert(0, str(Path.cwd()))
-    try:
+    with _on_path(0):
         return name.isidentifier() and importlib.util.find_spec(name) is not None
-    finally:
-        sys.path.pop(0)
 
 
 def _load_module(name: str) -> ModuleType:
     if not name.endswith(".py"):
-        sys.path.insert(0, str(Path.cwd()))
         try:
-            with _imported(name):
+            with _on_path(0), _imported(name):
                 return importlib.import_module(name)
         except UserError as mistake:
             error = mistake.__cause__
@@ -91,8 +87,6 @@ def _load_module(name: str) -> ModuleType:
             if missing and name.startswith(missing):
                 raise UserError(f"there is no module {name!r} here or on the path") from None
             raise
-        finally:
-            sys.path.pop(0)
     path = Path(name)
     if not path.is_file():
         raise UserError(f"there is no file {name!r}")
@@ -101,7 +95,7 @@ def _load_module(name: str) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
-    with _imported(name):
+    with _on_path(len(sys.path)), _imported(name):  # after what is installed
         spec.loader.exec_module(module)
     return module
 
@@ -120,4 +114,18 @@ def _imported(name: str) -> Iterator[None]:
         frames = traceback.extract_tb(error.__traceback__)
         own = [f"{frame.filename}:{frame.lineno}: " for frame in frames if not is_library(frame[0])]
         text = f"{own[-1] if own else ''}{type(error).__name__}: {error}"
+        if isinstance(error, SyntaxError):
+            text = f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}"
         raise UserError(f"{name} cannot be imported: {text}") from error
+
+
+@contextmanager
+def _on_path(position: int) -> Iterator[None]:
+    """Let modules be imported from the working directory, for code that the user names."""
+    here = str(Path.cwd())
+    sys.path.insert(position, here)
+    try:
+        yield
+    finally:
+        # By identity: the user may have it on the path as well.
+        sys.path[:] = [place for place in sys.path if place is not here]

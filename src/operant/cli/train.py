@@ -124,21 +124,23 @@ class _Given(NamedTuple):
 def _in_background(given: _Given, run_id: str, resume: str, watch: bool, as_json: bool) -> None:
     """Train in a process of its own; show the monitor, if asked."""
     from operant.cli.detach import start_detached
-    from operant.runs.directory import check_run_id, find_run, new_run_id
+    from operant.runs.directory import Run, check_run_id, find_run, new_run_id, runs_folder
 
     with mistakes():
         if resume:
-            name = find_run(resume).id
+            run = find_run(resume)
             arguments = [*given.arguments(), f"--resume={resume}"]
         else:
-            name = run_id or new_run_id(given.env or "run")
-            check_run_id(name)
-            arguments = [*given.arguments(), f"--run-id={name}"]
-        run = start_detached(arguments, name)
+            run_id = run_id or new_run_id(given.env or "run")
+            check_run_id(run_id)
+            run = Run(runs_folder() / run_id)
+            arguments = [*given.arguments(), f"--run-id={run_id}"]
+        start_detached(arguments, run)
+    name = run.id if resume in ("", "latest") else resume  # a path stays one
     if watch:
         from operant.cli.monitor import show
 
-        show(run.id)
+        show(name)
     if as_json:
         print(json.dumps({"run_id": run.id, "path": str(run.path)}))
     elif watch:
@@ -147,14 +149,14 @@ def _in_background(given: _Given, run_id: str, resume: str, watch: bool, as_json
         view = Source(run).read()
         state = "goes on" if view.live else f"is {view.status}"
         output.print(
-            f"{literal(run.id)} {state}; watch it again: operant monitor {literal(run.id)}",
+            f"{literal(run.id)} {state}; watch it again: operant monitor {literal(name)}",
             highlight=False,
         )
     else:
         output.print(literal(run.id), highlight=False)
         errors.print(
-            f"training in the background; watch it: operant monitor {literal(run.id)}, "
-            f"end it: operant stop {literal(run.id)}",
+            f"training in the background; watch it: operant monitor {literal(name)}, "
+            f"end it: operant stop {literal(name)}",
             style="dim",
             highlight=False,
             soft_wrap=True,
@@ -257,6 +259,8 @@ def _train(session: Session, advice: _Advice, as_json: bool) -> None:
     errors.print(
         f"engine {ppo.engine.name}: {literal(ppo.engine_reason)}", highlight=False, style="dim"
     )
+    for note in session.notes:
+        errors.print(literal(note), highlight=False, style="yellow", soft_wrap=True)
     with _Signals(session) as signals:
         _learn(session, advice)
         evaluation = _evaluation(session, signals)

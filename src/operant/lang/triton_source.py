@@ -107,7 +107,7 @@ def _made(constant: str, dtype: str) -> str:
 def _constant(node: Node) -> str:
     if node.dtype != FLOAT:
         return str(node.value)
-    value = np.float32(node.value)  # type: ignore[arg-type]
+    value = np.float32(node.value)
     text = repr(float(value))
     if text == "-0.0" or 0.0 < abs(value) < np.finfo(np.float32).tiny:
         return f"{_EXACT}{int(value.view(np.int32))})"

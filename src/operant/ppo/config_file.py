@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from operant.ppo.config import Config, dotted_name, flattened, option_names
+from operant.runs.files import read_bounded
 from operant.runs.safe_toml import LARGEST_BYTES, parse_toml
 
 
@@ -28,6 +29,18 @@ def read_config(path: Path) -> dict[str, Any]:
     except ValueError as error:  # a name that no file can have
         raise ValueError(f"cannot read {str(path)!r}: {error}") from None
     return parsed_config(data, str(path))
+
+
+def read_run_config(path: Path) -> dict[str, Any]:
+    """As `read_config`, for the file in a run directory, which may come from anyone.
+
+    Raises:
+        ValueError: as `read_config`, or it is a symbolic link or not a plain file.
+    """
+    try:
+        return parsed_config(read_bounded(path, LARGEST_BYTES), str(path))
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror}") from None
 
 
 def parsed_config(data: bytes, name: str) -> dict[str, Any]:

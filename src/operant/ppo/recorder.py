@@ -35,12 +35,16 @@ class Recorder(Callback):
         run: the directory; this process is its only writer.
         ppo: what is trained. Rows that a killed process wrote after its last checkpoint are
             dropped, so that each iteration is in the files once.
+
+    Attributes:
+        notes: what the user should know, a sentence each.
     """
 
     watches_only = True
 
     def __init__(self, run: Run, ppo: PPO) -> None:
         self.run = run
+        self.notes: list[str] = []
         options = ppo.config.run
         self.csv = CsvLog.resume(run.csv_file, METRICS, "iteration", ppo.iteration)
         self.logs: list[Log] = [JsonlLog.resume(run.jsonl_file, "iteration", ppo.iteration)]
@@ -52,7 +56,9 @@ class Recorder(Callback):
         if options.wandb:
             from operant.runs.trackers import WandbLog
 
-            self.logs.append(WandbLog(run.path, run.id, ppo.config.to_dict()))
+            wandb = WandbLog(run.path, run.id, ppo.config.to_dict())
+            self.notes += [wandb.problem] if wandb.problem else []
+            self.logs.append(wandb)
         self.live = MetricsWriter(
             run.mmap_file,
             (*METRICS, *HARDWARE),
@@ -62,8 +68,12 @@ class Recorder(Callback):
         )
         self.live.say(Status.STARTING)
         self.hardware = Hardware(ppo.device.index if ppo.device.type == "cuda" else None)
-        self._best = _forget_after(run.checkpoints, ppo.steps)
-        self.save(ppo)  # from here on a kill loses nothing that cannot be resumed
+        try:
+            self._best = _forget_after(run.checkpoints, ppo.steps)
+            self.save(ppo)  # from here on a kill loses nothing that cannot be resumed
+        except BaseException:
+            self.close(Status.FAILED)
+            raise
 
     def on_update(self, ppo: PPO, metrics: dict[str, float]) -> None:
         """Write a row everywhere; save a checkpoint if it is time."""

@@ -12,10 +12,11 @@ from typing import Any
 from torch import nn
 
 from operant.envs.env import Env
-from operant.machine import commit, git_commit, machine
+from operant.git import git_commit
+from operant.machine import commit, machine
 from operant.ppo.callbacks import Callback
 from operant.ppo.config import Config
-from operant.ppo.config_file import read_config, to_toml
+from operant.ppo.config_file import read_run_config, to_toml
 from operant.ppo.evaluate import Evaluation, evaluate
 from operant.ppo.guard import NonFiniteError
 from operant.ppo.recorder import Recorder
@@ -37,17 +38,23 @@ class Session:
         run: the directory.
         ppo: the trainer.
         resumed: the step it continues from; None for a new run.
+        notes: what the user should know, a sentence each; also in the run's log.
     """
 
-    def __init__(self, run: Run, ppo: PPO, resumed: int | None, lock: Lock) -> None:
+    def __init__(
+        self, run: Run, ppo: PPO, resumed: int | None, lock: Lock, notes: Iterable[str] = ()
+    ) -> None:
         self.run, self.ppo, self.resumed, self._lock = run, ppo, resumed, lock
         sweep(run.path)  # what a killed process left half written
         replace_file(run.config_file, to_toml(ppo.config).encode())  # a resumed one may differ
-        run.write_info(_info() | _identity(ppo))
+        run.write_info(_info(run) | _identity(ppo))
         self.recorder = Recorder(run, ppo)
         what = "started" if resumed is None else f"resumed at step {resumed:,}"
         run.log(f"{what}: {ppo.config.env.id}, seed {ppo.config.run.seed}")
         run.log(f"engine {ppo.engine.name} ({ppo.engine_reason}) on {ppo.device}")
+        self.notes = (*notes, *self.recorder.notes)
+        for note in self.notes:
+            run.log(note)
 
     @classmethod
     def start(
@@ -82,7 +89,8 @@ class Session:
     ) -> Session:
         """Continue a run from a checkpoint; from the beginning where it never came to save one.
 
-        What came after that checkpoint, rows of metrics and later checkpoints, is removed.
+        What came after that checkpoint, rows of metrics and later checkpoints, is removed. W&B is
+        used only where `changes` say so: a run that came from someone else does not switch it on.
 
         Args:
             run: which.
@@ -95,19 +103,21 @@ class Session:
             CheckpointError: the checkpoint is damaged; the message names the file.
             ValueError: `changes` has something that cannot change in the middle of a run, or
                 another process trains it.
+            OSError: in the place of one of its files there is a link or something else.
         """
+        run.check()
         lock = run.lock()
         changes = dict(changes or {})
         try:
             if not list_checkpoints(run.checkpoints) and checkpoint == "latest":
-                config = Config().replaced(read_config(run.config_file))
-                _check_changes(config, changes)
+                config = Config().replaced(read_run_config(run.config_file))
+                notes = _check_changes(config, changes)
                 ppo = PPO(chosen_env(config, env), config.replaced(changes), policy=policy)
-                return cls(run, ppo, None, lock)
+                return cls(run, ppo, None, lock, notes)
             found = load_checkpoint(find_checkpoint(run.checkpoints, checkpoint))
-            _check_changes(config_of(found), changes)
+            notes = _check_changes(config_of(found), changes)
             ppo = restored(PPO, found, env, policy, changes)
-            return cls(run, ppo, ppo.steps, lock)
+            return cls(run, ppo, ppo.steps, lock, notes)
         except BaseException:
             lock.close()  # a traceback that someone keeps would keep it too
             raise
@@ -186,12 +196,22 @@ class Session:
         }
 
 
-def _check_changes(config: Config, changes: Mapping[str, Any]) -> None:
-    """Raise ValueError if something would change that a run is made of."""
+def _check_changes(config: Config, changes: dict[str, Any]) -> list[str]:
+    """Raise ValueError if something would change that a run is made of.
+
+    Adds to `changes` what is not taken over from a run unasked, and says so in sentences.
+    """
     for name, value in changes.items():
         fixed = name.startswith(_FIXED) and not name.startswith(_FREE)
         if fixed and config.replaced({name: value}) != config:
             raise ValueError(f"{name} cannot change when a run is resumed; start a new run")
+    if not config.run.wandb or "run.wandb" in changes:
+        return []
+    changes["run.wandb"] = False
+    return [
+        "the run's own configuration asks for W&B, which a run cannot switch on; "
+        "to go on logging there, resume it with --set run.wandb=true"
+    ]
 
 
 def _number(value: float) -> float | None:
@@ -209,13 +229,15 @@ def _identity(ppo: PPO) -> dict[str, Any]:
     }
 
 
-def _info() -> dict[str, Any]:
+def _info(run: Run) -> dict[str, Any]:
+    here = Path.cwd()
+    inside = run.path.resolve() in (here, *here.parents)  # its repository would be no one's code
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
         "pid": os.getpid(),
-        "folder": str(Path.cwd()),
-        "git": git_commit(Path.cwd()),
+        "folder": str(here),
+        "git": None if inside else git_commit(here),
         "operant_commit": commit(),
         "machine": machine(),
     }

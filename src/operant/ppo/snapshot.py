@@ -7,6 +7,7 @@ configuration: everything the future of a run depends on. Nothing read here is t
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from operant.ppo.trainer import PPO
 
 Arrays = dict[str, dict[str, np.ndarray]]
+_LARGEST_RETURN = float(np.finfo(np.float32).max)  # they are sums in float32
 
 
 def snapshot(ppo: PPO) -> tuple[Arrays, dict[str, Any]]:
@@ -89,9 +91,11 @@ def put_back(ppo: PPO, checkpoint: Checkpoint) -> None:
             raise CheckpointError(f"{checkpoint.path} has no {name}.safetensors")
     load_weights(ppo.policy, checkpoint)
     _put_optimizer(ppo, checkpoint)
+    if ppo.config.run.nan_guard:
+        _check_finite(ppo, checkpoint)
     try:
         ppo.env.set_state(arrays["environment"])
-    except ValueError as error:
+    except (ValueError, IndexError, ArithmeticError) as error:  # an author's function may refuse it
         raise CheckpointError(f"{checkpoint.path / 'environment.safetensors'}: {error}") from None
     try:
         ppo.engine.set_state(arrays["engine"])
@@ -154,8 +158,9 @@ def locate(path: Path, which: str = "latest") -> Path:
     """
     if (path / "manifest.json").is_file():
         return path
-    if (path / "checkpoints").is_dir():
-        path = path / "checkpoints"
+    if os.path.lexists(path / "checkpoints"):
+        return find_checkpoint(path / "checkpoints", which)
+    path = path.resolve() if path.is_symlink() else path  # one that the user names is followed
     if not path.is_dir():
         raise CheckpointError(f"{path} is not a checkpoint or a run: there is no such folder")
     return find_checkpoint(path, which)
@@ -208,6 +213,17 @@ def _put_optimizer(ppo: PPO, checkpoint: Checkpoint) -> None:
         tensor.copy_(torch.from_numpy(arrays[name].copy()))
     facts = checkpoint.path / "facts.json"
     ppo.optimizer.count = _count(checkpoint.facts, "optimizer_steps", facts)
+
+
+def _check_finite(ppo: PPO, checkpoint: Checkpoint) -> None:
+    """Raise CheckpointError for weights that the NaN guard would have stopped before a save."""
+    weights = {name for name, _ in ppo.policy.named_parameters()}
+    for group, arrays in checkpoint.arrays.items():
+        for name, array in arrays.items():
+            trained = group == "optimizer" or (group == "model" and name in weights)
+            if trained and not np.isfinite(array).all():
+                where = checkpoint.path / f"{group}.safetensors"
+                raise CheckpointError(f"{where}: {name} has numbers that are not finite")
 
 
 def _optimizer_tensors(ppo: PPO) -> dict[str, torch.Tensor]:
@@ -310,6 +326,7 @@ def _pairs(value: Any, where: Path) -> list[tuple[float, int]]:
         isinstance(pair, list)
         and len(pair) == 2
         and isinstance(pair[0], float)
+        and abs(pair[0]) <= _LARGEST_RETURN
         and isinstance(pair[1], int)
         and 0 <= pair[1] < 2**62
         for pair in value

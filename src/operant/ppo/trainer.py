@@ -313,7 +313,9 @@ class PPO:
         from operant.ppo.snapshot import snapshot
         from operant.runs.checkpoint import save_checkpoint
 
-        return save_checkpoint(Path(path), self.steps, *snapshot(self))
+        path = Path(path)
+        folder = path.resolve() if path.is_symlink() else path
+        return save_checkpoint(folder, self.steps, *snapshot(self))
 
     @classmethod
     def load(

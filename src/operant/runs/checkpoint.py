@@ -2,7 +2,8 @@
 
 A checkpoint is staged under a name nothing looks for, synced, renamed into place, and only then
 does `latest` name it: a kill at any moment leaves the old one or the new one. One process writes;
-any number read.
+any number read. A folder of checkpoints that is a symbolic link is refused: through one in a run
+that came from somebody else, the checkpoints of another run would be pruned.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 from operant.runs import checkpoint_format as fmt
 from operant.runs.checkpoint_format import Checkpoint, CheckpointError
 from operant.runs.files import (
+    check_folder,
     discard,
     make_folder,
     read_bounded,
@@ -64,10 +66,12 @@ def save_checkpoint(
 
     Raises:
         ValueError: something that would not come back as it is.
-        OSError: the disk is full, say; earlier checkpoints and `latest` are as they were.
+        OSError: `folder` is a symbolic link, or the disk is full, say; earlier checkpoints and
+            `latest` are as they were.
     """
     if not 0 <= step <= fmt.MAX_STEP:
         raise ValueError(f"step must be 0 to {fmt.MAX_STEP}, got {step}")
+    check_folder(folder)
     make_folder(folder)
     final = folder / f"{step:012d}"
     staged = folder / temporary_name(final.name)
@@ -182,6 +186,8 @@ def read_best(folder: Path) -> tuple[int, float] | None:
     Raises:
         CheckpointError: `best` is damaged.
     """
+    with fmt.blaming(folder):
+        check_folder(folder)
     path = folder / _BEST
     if not os.path.lexists(path):
         return None
@@ -202,10 +208,11 @@ def prune_checkpoints(folder: Path, keep: int) -> None:
 
     Raises:
         ValueError: `keep` is less than 1.
-        OSError: something cannot be removed.
+        OSError: `folder` is a symbolic link, or something cannot be removed.
     """
     if keep < 1:
         raise ValueError(f"keep must be at least 1, got {keep}")
+    check_folder(folder)
     if not folder.is_dir():
         return
     _settle(folder)
@@ -273,6 +280,7 @@ def _present(folder: Path) -> dict[int, Path]:
     """Directory of each step, ascending, a step that is just being replaced included."""
     found: dict[int, Path] = {}
     with fmt.blaming(folder):
+        check_folder(folder)
         if not folder.is_dir():
             return found
         with os.scandir(folder) as entries:

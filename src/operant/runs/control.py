@@ -24,7 +24,7 @@ def trainer_of(run: Run) -> int | None:
         opened = psutil.Process(live.pid).open_files()  # type: ignore[no-untyped-call]
     except (OSError, ValueError, psutil.Error):
         return None
-    lock = (run.path / "lock").resolve()
+    lock = run.path.resolve() / "lock"  # not what a link of that name leads to
     return live.pid if any(os.path.realpath(file.path) == str(lock) for file in opened) else None
 
 

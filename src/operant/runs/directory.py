@@ -26,8 +26,11 @@ from typing import Any
 
 from operant.paths import home
 from operant.runs.files import (
+    check_folder,
+    check_plain,
     discard,
     make_folder,
+    plain_descriptor,
     read_bounded,
     replace_file,
     sync_folder,
@@ -106,6 +109,19 @@ class Run:
         sync_folder(path.parent)
         return cls(path)
 
+    def check(self) -> None:
+        """Before anything is written: refuse links and other strange things in place of our own.
+
+        Raises:
+            OSError: one is; the error names it.
+        """
+        for file in (self.config_file, self.info_file, self.csv_file, self.jsonl_file):
+            check_plain(file)
+        for file in (self.mmap_file, self.log_file, self.path / "lock"):
+            check_plain(file)
+        for name in ("checkpoints", "tensorboard", "wandb"):
+            check_folder(self.path / name)
+
     def remove(self) -> None:
         """Delete the directory; its name goes first, so a kill leaves no half of a run."""
         discard(self.path)
@@ -126,8 +142,7 @@ class Run:
         """Append a line to ``train.log``, with the time."""
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
         line = "".join(c if c.isprintable() else "?" for c in text)
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
-        descriptor = os.open(self.log_file, flags, 0o644)
+        descriptor = plain_descriptor(self.log_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
             os.write(descriptor, f"{stamp}  {line}\n".encode(errors="replace"))
         finally:
@@ -155,11 +170,11 @@ class Lock:
 
     Raises:
         ValueError: another process has it.
+        OSError: there is something else in the place of the run's file ``lock``.
     """
 
     def __init__(self, run: Run) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._descriptor = os.open(run.path / "lock", flags, 0o644)
+        self._descriptor = plain_descriptor(run.path / "lock", os.O_WRONLY | os.O_CREAT)
         # A process that was killed while it started another one leaves it the lock for a moment.
         for _ in range(20):
             with suppress(OSError):
@@ -198,7 +213,7 @@ def check_run_id(run_id: str) -> None:
 def new_run_id(env_id: str) -> str:
     """A free name: environment, date and time."""
     stem = re.sub(r"[^a-z0-9]+", "-", Path(env_id.rpartition(":")[2] or env_id).name.lower())
-    name = f"{stem.strip('-') or 'run'}-{time.strftime('%Y%m%d-%H%M%S')}"
+    name = f"{stem[:64].strip('-') or 'run'}-{time.strftime('%Y%m%d-%H%M%S')}"
     number = 1
     while (runs_folder() / (name if number == 1 else f"{name}-{number}")).exists():
         number += 1
@@ -233,7 +248,7 @@ def find_run(name: str) -> Run:
             return run
     path = Path(name)
     if path.is_dir() and (path / "config.toml").is_file():
-        return Run(path)
+        return Run(path.resolve())  # with a name, for "." too
     near = difflib.get_close_matches(name, [run.id for run in runs], 1)
     hint = f"did you mean {near[0]}?" if near else "`operant runs` lists them"
     raise ValueError(f"there is no run {name!r}; {hint}")

@@ -7,6 +7,7 @@ import os
 import secrets
 import shutil
 import stat
+from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path
 
@@ -82,17 +83,57 @@ def open_plain(path: Path) -> BufferedReader:
     Raises:
         OSError: not readable, a symbolic link, or not a plain file.
     """
-    # Opening a named pipe would wait for its writer for ever, but for O_NONBLOCK.
+    return os.fdopen(plain_descriptor(path, os.O_RDONLY), "rb")
+
+
+def plain_descriptor(path: Path, flags: int) -> int:
+    """As `os.open`, for a plain file alone; the caller closes it. Never waits, follows no link.
+
+    Raises:
+        OSError: it cannot be opened, a symbolic link, or not a plain file.
+    """
+    # Opening a named pipe would wait for its other end for ever, but for O_NONBLOCK.
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise OSError(errno.ELOOP, "is a symbolic link", str(path)) from error
+        if error.errno in (errno.ENXIO, errno.EISDIR):  # a pipe without a reader, or a socket
+            raise OSError(errno.EINVAL, "is not a plain file", str(path)) from error
         raise
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "is not a plain file", str(path))
-    return os.fdopen(descriptor, "rb")
+    return descriptor
+
+
+def check_plain(path: Path) -> None:
+    """Refuse what stands where a file should and is no plain one. A missing one is fine.
+
+    Raises:
+        OSError: a symbolic link, or not a plain file.
+    """
+    with suppress(FileNotFoundError):
+        open_plain(path).close()
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse what stands where a folder should and is none. A missing one is fine.
+
+    For the folders inside a run: through a link there, one would write into and delete from a
+    folder that is somebody else's.
+
+    Raises:
+        OSError: a symbolic link, or not a folder.
+    """
+    try:
+        mode = os.lstat(folder).st_mode
+    except FileNotFoundError:
+        return
+    if stat.S_ISLNK(mode):
+        raise OSError(errno.ELOOP, "is a symbolic link", str(folder))
+    if not stat.S_ISDIR(mode):
+        raise OSError(errno.ENOTDIR, "is not a folder", str(folder))
 
 
 def read_bounded(path: Path, limit: int) -> bytes:

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import numpy as np
 
-from operant.runs.files import open_plain, sync_folder, temporary_name
+from operant.runs.files import open_plain, plain_descriptor, sync_folder, temporary_name
 from operant.runs.trackers import TensorBoardLog, WandbLog
 
 __all__ = ["CsvLog", "JsonlLog", "Log", "TensorBoardLog", "WandbLog", "read_csv"]
@@ -166,8 +166,7 @@ class _Lines:
     def __init__(self, path: Path, header: bytes) -> None:
         self._path = path
         fresh = not _has_header(path, header)
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        self._descriptor = os.open(path, flags, 0o666)
+        self._descriptor = plain_descriptor(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
             os.ftruncate(self._descriptor, 0 if fresh else _whole_bytes(self._descriptor))
             if fresh and header:

@@ -31,7 +31,7 @@ _DTYPES = {"float32": torch.float32, "int32": torch.int32, "uint8": torch.uint8,
 
 
 class ArrayCudaVecEnv(CudaVecEnv):
-    """See `CudaVecEnv`. An index outside its array raises IndexError where actions are checked."""
+    """See `CudaVecEnv`. Where actions are checked, so are indices: `RulesError`."""
 
     rules: ArrayRules
 

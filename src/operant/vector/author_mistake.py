@@ -11,8 +11,8 @@ from operant.envs.rules import call
 from operant.vector.compile_error import CompileError, one_line
 
 _LIBRARIES = (
-    str(Path(__file__).parents[1]),
-    *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+    f"{Path(__file__).parents[1]}{os.sep}",
+    *(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")),
 )
 
 

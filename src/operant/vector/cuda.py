@@ -263,7 +263,7 @@ class CudaVecEnv(BaseVecEnv):
         """Wait for the card; raise what went wrong in the author's functions, if they can go wrong.
 
         Raises:
-            IndexError: an index lay outside its array; element 0 was used instead.
+            RulesError: an index lay outside its array; element 0 was used instead.
         """
 
     def action_masks(self) -> Tensor | None:

@@ -39,7 +39,7 @@ def load_module(name: str, source: str) -> ModuleType:
 def module_path(name: str, source: str) -> Path:
     """The file with this text, in the folder of kernels; written if it is not there."""
     digest = hashlib.sha256(source.encode()).hexdigest()[:16]
-    return _write_once(f"operant_kernels_{name}_{digest}.py", source)
+    return _write_once(f"operant_kernels_{name[:64]}_{digest}.py", source)  # 255 at most
 
 
 def _write_once(filename: str, source: str) -> Path:
