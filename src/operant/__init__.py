@@ -5,10 +5,19 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if (
+    sys.argv[:1] == ["-m"]  # Python looks for the module to run
+    and any(a[-1:] == "m" and b.partition(".")[0] == __name__ for a, b in pairwise(sys.orig_argv))
+    and not sys.flags.safe_path
+):
+    del sys.path[0]  # of `python -m operant`: the folder one stands in, which may be anyone's
 
 from operant.envs.registry import register, register_built_in
 

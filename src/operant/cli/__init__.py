@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from typing import Annotated
 
@@ -76,6 +77,7 @@ def _options(
 
 def main() -> None:
     """Run the command line. A user's mistake is one sentence and exit code 2."""
+    _distrust_folder()
     logging.getLogger("operant.engine").addHandler(logging.NullHandler())  # commands say it
     with Interrupts() as interrupts:
         try:
@@ -93,6 +95,13 @@ def main() -> None:
             arrived()  # what a compiler makes of an interrupt in its callback
             _say("interrupted")
             sys.exit(130)
+
+
+def _distrust_folder() -> None:
+    """Libraries, and every Python they start, run nothing that lies in the working directory."""
+    os.environ["PYTHONSAFEPATH"] = "1"
+    for name in ("NUMBA_CACHE_DIR", "NUMBA_CACHE_LOCATOR_CLASSES"):  # there is pickle in the cache
+        os.environ.setdefault(name, "")  # wins over a .numba_config.yaml there
 
 
 def _say(text: str, style: str = "") -> None:

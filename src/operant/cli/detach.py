@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from pathlib import Path
 
+from operant.child import python_command, python_environment
 from operant.cli.screen import UserError, errors, literal, printable
 from operant.paths import home
 from operant.runs.directory import Run, runs_folder
@@ -28,7 +28,8 @@ def start_detached(arguments: list[str], run_id: str) -> Run:
     make_folder(output.parent)
     with open(output, "wb") as file:
         process = subprocess.Popen(
-            [sys.executable, "-m", "operant", "train", *arguments],
+            python_command("-m", "operant", "train", *arguments),
+            env=python_environment(),
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -69,24 +71,19 @@ def _load_library(name: str) -> type[Env]:
 def _looks_like_module(name: str) -> bool:
     if name.endswith(".py") or "/" in name.removeprefix("operant/"):
         return True
-    sys.path.insert(0, str(Path.cwd()))
-    try:
+    with _on_path(0):
         return name.isidentifier() and importlib.util.find_spec(name) is not None
-    finally:
-        sys.path.pop(0)
 
 
 def _load_module(name: str) -> ModuleType:
     if not name.endswith(".py"):
-        sys.path.insert(0, str(Path.cwd()))
         try:
-            return importlib.import_module(name)
+            with _on_path(0):
+                return importlib.import_module(name)
         except ModuleNotFoundError as error:
             if error.name is not None and name.startswith(error.name):
                 raise UserError(f"there is no module {name!r} here or on the path") from None
             raise UserError(f"{name} cannot be imported: {error}") from None
-        finally:
-            sys.path.pop(0)
     path = Path(name)
     if not path.is_file():
         raise UserError(f"there is no file {name!r}")
@@ -95,5 +92,18 @@ def _load_module(name: str) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
+    with _on_path(len(sys.path)):  # after what is installed
+        spec.loader.exec_module(module)
     return module
+
+
+@contextmanager
+def _on_path(position: int) -> Iterator[None]:
+    """Let modules be imported from the working directory, for code that the user names."""
+    here = str(Path.cwd())
+    sys.path.insert(position, here)
+    try:
+        yield
+    finally:
+        # By identity: the user may have it on the path as well.
+        sys.path[:] = [place for place in sys.path if place is not here]

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 import shlex
-import sys
 
 from aiohttp import web
 from textual_serve.server import Server
+
+from operant.child import python_command
 
 HOST = "localhost"
 
@@ -20,7 +21,7 @@ class MonitorServer(Server):
     """Serves ``operant monitor`` on this machine alone; a process for each visitor."""
 
     def __init__(self, run_id: str = "", port: int = 8000) -> None:
-        words = [sys.executable, "-m", "operant", "monitor", *([run_id] if run_id else [])]
+        words = python_command("-m", "operant", "monitor", *([run_id] if run_id else []))
         super().__init__(shlex.join(words), host=HOST, port=port, title="operant monitor")
 
     def own(self, request: web.Request) -> bool:

@@ -6,11 +6,11 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import IO
 
+from operant.child import python_command, python_environment
 from operant.vector.native_abi import NativeError
 
 STAGE_BYTES = 128
@@ -48,17 +48,14 @@ def run_trial(path: Path, timeout_s: float) -> int:
 
 def _run(path: Path, timeout_s: float, report: IO[bytes], words: IO[bytes]) -> int | None:
     """The exit code of the trial; None if it had to be killed."""
-    package = str(Path(__file__).parents[2])
-    found = os.environ.get("PYTHONPATH")
-    environment = os.environ | {"PYTHONPATH": f"{package}{os.pathsep}{found}" if found else package}
     number = report.fileno()
-    arguments = ["-P", "-m", "operant.vector.native_trial", str(path), str(number), str(timeout_s)]
+    arguments = ["-m", "operant.vector.native_trial", str(path), str(number), str(timeout_s)]
     process = subprocess.Popen(
-        [sys.executable, *arguments],
+        python_command(*arguments),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=words,
-        env=environment,
+        env=python_environment(),
         pass_fds=(number,),
     )
     try:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from functools import cache
@@ -21,6 +20,7 @@ import numba
 from llvmlite.binding import get_host_cpu_name
 
 import operant
+from operant.child import python_command, python_environment
 from operant.machine import usable_cores
 from operant.vector.generated import load_module, module_path
 
@@ -86,7 +86,11 @@ def _compile_elsewhere(names: Sequence[str]) -> subprocess.Popen[bytes] | None:
     nothing = subprocess.DEVNULL
     try:
         return subprocess.Popen(
-            [sys.executable, "-c", code], stdin=nothing, stdout=nothing, stderr=nothing
+            python_command("-c", code),
+            env=python_environment(),
+            stdin=nothing,
+            stdout=nothing,
+            stderr=nothing,
         )
     except OSError:
         return None

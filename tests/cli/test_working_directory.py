@@ -1,0 +1,134 @@
+"""The working directory may be anyone's: nothing that lies in it is run, unless it is named."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import operant
+from operant.child import python_command, python_environment
+from operant.cli.target import load_env
+from operant.ppo.kernels.numba import compiled
+
+SHADOWED = ("numba", "torch", "numpy", "gymnasium", "typer", "rich", "psutil", "textual", "numexpr")
+
+
+@pytest.fixture
+def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A working directory with modules that leave a marker; that there is none is checked."""
+    for name in SHADOWED:
+        code = f"open({str(tmp_path / 'RAN')!r}, 'a').write('{name} '); raise ImportError('shadow')"
+        (tmp_path / f"{name}.py").write_text(code)
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    assert not (tmp_path / "RAN").exists()
+
+
+@pytest.fixture
+def environment() -> dict[str, str]:
+    return python_environment() | {"PYTHONSAFEPATH": ""}  # as a user's: unsafe
+
+
+def run(command: list[str], environment: dict[str, str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_python_dash_m(hostile: Path, environment: dict[str, str]) -> None:
+    for flags in (["-m"], ["-Bm"]):
+        assert "operant" in run([sys.executable, *flags, "operant", "--version"], environment)
+    assert "CartPole-v1" in run([sys.executable, "-m", "operant", "envs"], environment)
+
+
+def test_others_keep_their_path(tmp_path: Path, environment: dict[str, str]) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("import operant\n")
+    (tmp_path / "package" / "operant.py").touch()
+    (tmp_path / "package" / "tool.py").write_text("import beside; print('here')\n")
+    (tmp_path / "beside.py").touch()
+    command = [sys.executable, "-m", "package.tool", "operant"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment)
+    assert done.stdout == "here\n"
+
+
+def test_training_in_the_background(
+    hostile: Path, environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    home = tmp_path_factory.mktemp("home")
+    kernels = Path(os.environ["OPERANT_HOME"]) / "kernels"
+    kernels.mkdir(parents=True, exist_ok=True)
+    (home / "kernels").symlink_to(kernels)
+    words = ["train", "CartPole-v1", "--total-steps=2000", "--set=run.eval_episodes=0", "--detach"]
+    environment |= {"OPERANT_HOME": str(home)}
+    name = run([sys.executable, "-m", "operant", *words], environment).strip()
+    assert (home / "runs" / name / "metrics.mmap").exists()
+
+
+def test_the_processes_that_compile(hostile: Path) -> None:
+    process = compiled._compile_elsewhere([])
+    assert process is not None
+    assert process.wait() == 0
+
+
+def test_the_monitor_in_the_browser(hostile: Path, environment: dict[str, str]) -> None:
+    pytest.importorskip("textual_serve")
+    from operant.monitor.web import MonitorServer
+
+    command = shlex.split(MonitorServer().command)
+    assert "Keys:" in run([*command, "--help"], environment)
+
+
+def test_grandchildren(hostile: Path) -> None:
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import numba'])"
+    subprocess.run(python_command("-c", code), env=python_environment(), check=True)
+
+
+def test_python_is_started_in_one_place_only() -> None:
+    root = Path(operant.__file__).parent
+    found = {path.name for path in root.rglob("*.py") if "sys.executable" in path.read_text()}
+    assert found == {"child.py"}
+
+
+def test_no_empty_place_on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", "/some/where", ""]))
+    places = python_environment()["PYTHONPATH"].split(os.pathsep)
+    assert places == [str(Path(operant.__file__).parents[1]), "/some/where"]
+
+
+def test_numba_takes_no_compiled_code_from_there(
+    hostile: Path, environment: dict[str, str]
+) -> None:
+    pytest.importorskip("yaml")
+    for name in SHADOWED:
+        (hostile / f"{name}.py").unlink()
+    (hostile / ".numba_config.yaml").write_text("cache_dir: stolen\ncache_locator_classes: x\n")
+    ask = "import numba; c = numba.config; print([c.CACHE_DIR, c.CACHE_LOCATOR_CLASSES])"
+    code = f"from operant import cli; cli._distrust_folder(); {ask}"
+    assert run(python_command("-c", ask), environment) == "['stolen', 'x']\n"
+    assert run(python_command("-c", code), environment) == "['', '']\n"
+
+
+def test_a_file_that_is_named_finds_what_lies_there(hostile: Path) -> None:
+    (hostile / "helper.py").write_text("name = 'helper'\n")
+    (hostile / "walk.py").write_text("import helper\nimport numexpr_is_missing\n")
+    (hostile / "sub").mkdir()
+    (hostile / "sub" / "walk.py").write_text(
+        "import helper\nfrom operant.envs.cartpole import CartPole\n\n"
+        "class Walk(CartPole):\n    pass\n"
+    )
+    before = list(sys.path)
+    try:
+        assert load_env("sub/walk.py:Walk").__name__ == "Walk"
+        with pytest.raises(ModuleNotFoundError, match="numexpr_is_missing"):
+            load_env("walk.py:Walk")
+    finally:
+        for name in ("helper", "walk"):
+            sys.modules.pop(name, None)
+    assert sys.path == before
