@@ -24,8 +24,9 @@ def start_detached(arguments: list[str], run_id: str) -> Run:
     Raises:
         UserError: it ended before it trained; the message is its own.
     """
-    output = printed_file(run_id)
-    make_folder(output.parent)
+    folder = home() / "detached"
+    make_folder(folder)
+    output = folder / f"{run_id}.log"
     with open(output, "wb") as file:
         process = subprocess.Popen(
             python_command("-m", "operant", "train", *arguments),
@@ -45,11 +46,6 @@ def start_detached(arguments: list[str], run_id: str) -> Run:
                 raise UserError(_own_words(output) or f"the training ended with code {code}")
             time.sleep(0.02)
     return run
-
-
-def printed_file(run_id: str) -> Path:
-    """What a detached training prints."""
-    return home() / "detached" / f"{run_id}.log"
 
 
 def _trains(run: Run, pid: int) -> bool:

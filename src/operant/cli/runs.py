@@ -70,7 +70,7 @@ def remove(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Remove runs with everything in them."""
-    from operant.cli.detach import printed_file
+    from operant.paths import home
     from operant.runs.directory import list_runs
     from operant.runs.summary import summary
 
@@ -85,7 +85,7 @@ def remove(
         with mistakes():
             known[name].remove()
         with suppress(OSError):
-            printed_file(name).unlink()
+            (home() / "detached" / f"{name}.log").unlink()  # see `start_detached`
         if not as_json:
             output.print(f"removed {literal(name)}", highlight=False)
     if as_json:
