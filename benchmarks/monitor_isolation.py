@@ -39,7 +39,6 @@ from operant.ppo.trainer import METRICS  # noqa: E402
 from operant.runs.directory import Run, find_run  # noqa: E402
 from operant.runs.hardware import HARDWARE, Hardware  # noqa: E402
 from operant.runs.metrics_file import MetricsReader, MetricsWriter  # noqa: E402
-from operant.runs.metrics_layout import Status  # noqa: E402
 
 WORDS = [sys.executable, "-m", "operant"]
 STEPS = 8_000_000
@@ -254,7 +253,6 @@ def _publish_us(count: int = 20_000) -> float:
             began = time.perf_counter()
             for _ in range(count // 5):
                 live.append([*values, *hardware.figures()])
-                live.say(Status.RUNNING)
             best.append((time.perf_counter() - began) / (count // 5))
     return round(float(np.median(best)) * 1e6, 2)
 

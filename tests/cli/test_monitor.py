@@ -195,6 +195,28 @@ def test_a_run_is_resumed_in_the_background(base):
     until(lambda: is_gone(view.pid))
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--allow-control"], "--allow-control goes with --web; in a terminal all keys work"),
+        (["--web", "--allow-control", "--read-only"], "not both"),
+        (["--web", "--once"], "leave out --once"),
+    ],
+)
+def test_options_that_do_not_go_together(cli, options, message):
+    _, err = cli("monitor", *options, code=2)
+    assert message in err
+
+
+def test_what_it_printed_goes_with_the_run(cli, home):
+    Run.create("gone")
+    printed = home / "detached" / "gone.log"
+    printed.parent.mkdir(exist_ok=True)
+    printed.write_text("words\n")
+    cli("runs", "rm", "gone")
+    assert not printed.exists()
+
+
 def test_a_detached_training_that_cannot_start_says_why(cli, home):
     wrong = ["train", "CartPol-v1", *SMALL, "--run-id", "wrong"]
     _, plain = cli(*wrong, code=2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -81,7 +80,7 @@ def test_the_monitor_in_the_browser(hostile: Path, environment: dict[str, str]) 
     pytest.importorskip("textual_serve")
     from operant.monitor.web import MonitorServer
 
-    command = shlex.split(MonitorServer().command)
+    command = MonitorServer().command
     assert "Keys:" in run([*command, "--help"], environment)
 
 

@@ -54,9 +54,10 @@ def drive(
     what: Callable[[Pilot[None]], Coroutine[Any, Any, None]],
     run: Run | None = None,
     size: tuple[int, int] = (80, 24),
+    read_only: bool = False,
 ) -> None:
     async def play() -> None:
-        app = MonitorApp(run)
+        app = MonitorApp(run, read_only)
         async with app.run_test(size=size) as pilot:
             await until(lambda: f"{run.id}  " in text(pilot) if run else "no runs" in text(pilot))
             await what(pilot)
@@ -170,6 +171,42 @@ def test_stopping_asks_first(monkeypatch: pytest.MonkeyPatch, yes: bool) -> None
     drive(keys, run)
     live.close()
     assert asked == (["busy"] if yes else [])
+
+
+def test_a_read_only_monitor_stops_nothing_and_writes_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = Run.create("busy")
+    asked: list[str] = []
+    monkeypatch.setattr(screens, "ask_to_stop", lambda run: asked.append(run.id))
+    live = MetricsWriter(run.mmap_file, ("steps",), run_id="busy")
+    live.append([1.0])
+
+    def files() -> dict[str, bytes]:
+        return {
+            str(path): b"" if path.name == "metrics.mmap" else path.read_bytes()
+            for path in tmp_path.rglob("*")
+            if path.is_file()
+        }
+
+    before = files()
+
+    async def keys(pilot: Pilot[None]) -> None:
+        every = [chr(code) for code in range(33, 127) if chr(code) not in "?q"]
+        named = ["enter", "space", "tab", "escape", "delete", "f1", "insert"]
+        controls = [f"ctrl+{letter}" for letter in "abdefghijklmnoprstuvwxyz"]
+        for key in ["p", "x", "y", *every, *named, *controls]:
+            await pilot.press(key)
+            assert not isinstance(pilot.app.screen, Confirm), key
+        await pilot.press("question_mark")
+        await until(lambda: isinstance(pilot.app.screen, Help))
+        await until(lambda: "smoothing" in text(pilot))
+        assert "stop the run" not in text(pilot)
+        assert "screenshot" not in text(pilot)
+
+    drive(keys, run, read_only=True)
+    assert (asked, files()) == ([], before)
+    live.close()
 
 
 def test_the_list(monkeypatch: pytest.MonkeyPatch) -> None:

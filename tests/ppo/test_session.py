@@ -14,6 +14,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 import operant
+from operant.ppo import session as module
 from operant.ppo.callbacks import Callback
 from operant.ppo.config_file import read_config, resolved
 from operant.ppo.evaluate import evaluate
@@ -21,6 +22,7 @@ from operant.ppo.guard import NonFiniteError
 from operant.ppo.session import Session
 from operant.ppo.snapshot import load_agent
 from operant.ppo.trainer import METRICS
+from operant.runs import logs
 from operant.runs.checkpoint import list_checkpoints, load_checkpoint
 from operant.runs.directory import Run, check_run_id, find_run, list_runs, new_run_id
 from operant.runs.hardware import HARDWARE
@@ -117,6 +119,37 @@ def test_a_stopped_run_resumes_to_the_bit():
     assert [[row[n] for n in figures] for row in rows(whole.run)] == [
         [row[n] for n in figures] for row in rows(resumed.run)
     ]
+
+
+def test_a_run_whose_metrics_were_thinned_resumes_to_the_bit(monkeypatch):
+    whole = start("whole")
+    whole.train()
+    monkeypatch.setattr(logs, "MOST_BYTES", 1200)  # about three rows
+    part = start("part")
+    part.train([StopAfter(4)])
+    assert [int(row["iteration"]) for row in rows(part.run)] in ([1, 3, 4], [1, 4])
+    monkeypatch.setattr(logs, "MOST_BYTES", 600)  # as if it came from before the bound
+    resumed = Session.resume(part.run, checkpoint=str(3 * ROLLOUT))
+    assert [int(row["iteration"]) for row in rows(part.run)][-1:] <= [3]
+    monkeypatch.setattr(logs, "MOST_BYTES", 1 << 20)
+    resumed.train()
+    one, other = weights(whole.run), weights(resumed.run)
+    assert all((one[name] == other[name]).all() for name in one)
+    found = [int(row["iteration"]) for row in rows(resumed.run)]
+    assert found == sorted(set(found))
+    assert found[-3:] == [4, 5, 6]
+
+
+def test_a_long_log_is_cut_when_its_run_is_resumed(monkeypatch):
+    monkeypatch.setattr(module, "MOST_LOG_BYTES", 2000)
+    session = start()
+    session.train([StopAfter(1)])
+    session.run.log_file.write_text("old\n" * 1000 + "the last\n")
+    Session.resume(session.run).train([StopAfter(1)])
+    text = session.run.log_file.read_text()
+    assert len(text) < 2000
+    assert "the last\n" in text
+    assert "resumed at step" in text
 
 
 def test_rows_after_the_checkpoint_are_not_doubled():

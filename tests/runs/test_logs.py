@@ -204,6 +204,87 @@ def test_a_resume_that_fails_changes_nothing(
     assert os.listdir(path.parent) == [path.name]
 
 
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_a_file_that_grows_is_thinned(
+    path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never above the bound; from the first row to the last, the newer half without a gap."""
+    monkeypatch.setattr(logs, "MOST_BYTES", 4000)
+    log = make(kind, path)
+    for i in range(5000):
+        log.write({"iteration": i, "steps": 10 * i, "reward": i + 0.5})
+        assert path.stat().st_size <= 4000
+    log.close()
+    found = np.array(iterations(kind, path))
+    gaps = np.diff(found)
+    assert (found[0], found[-1]) == (0, 4999)
+    assert (gaps > 0).all()
+    assert gaps.max() <= 256  # no part of the run is gone: 5000 in more than 18 parts
+    assert (gaps[-len(gaps) // 4 :] == 1).all()
+    assert os.listdir(path.parent) == [path.name]
+    # Resumed from a checkpoint before: what came after is written again, as ever.
+    fill(make(kind, path, 4990), range(4991, 5000))
+    assert iterations(kind, path) == found.tolist()
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+@pytest.mark.parametrize("times", [1.1, 1.4, 20])
+def test_a_file_from_before_there_was_a_bound_can_be_read_and_resumed(
+    path: Path, kind: str, times: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(make(kind, path), range(3000))
+    most = int(path.stat().st_size / times)
+    monkeypatch.setattr(logs, "MOST_BYTES", most)
+    if kind == "csv":
+        rows = read_csv(path)["iteration"]
+        assert rows[0] == 0
+        assert 3000 / (times + 2) < len(rows) < 3000 * 0.75
+    fill(make(kind, path, 2900), range(2901, 2910))
+    found = iterations(kind, path)
+    assert path.stat().st_size <= most
+    assert found[0] == 0
+    assert found[-9:] == list(range(2901, 2910))
+    assert len(found) > 3000 / times / 4
+    assert (np.diff(found) > 0).all()
+
+
+def test_no_room_to_thin_is_no_reason_to_stop(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "MOST_BYTES", 400)
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    log = CsvLog(path, FIELDS)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        for i in range(50):
+            log.write({"iteration": i})
+    assert path.read_text().splitlines()[1:] == [f"{i},," for i in range(50)]
+    assert os.listdir(path.parent) == [path.name]
+    for i in range(50, 100):
+        log.write({"iteration": i})
+    assert path.stat().st_size <= 400
+
+
+@pytest.mark.parametrize(
+    ("width", "power"),
+    [(1, 1), (1.01, 2), (2, 2), (3, 4), (0.3, 0.5), (1e300, 2.0**997), (0, 1), (math.nan, 1)],
+)
+def test_power_of_two(width: float, power: float) -> None:
+    assert logs.power_of_two(width) == power
+
+
+def test_a_long_log_keeps_its_end(path: Path) -> None:
+    logs.cut_log(path, 1000)
+    assert not path.exists()
+    path.write_text("".join(f"line {i}\n" for i in range(100)))
+    before = path.read_text()
+    logs.cut_log(path, 1000)
+    assert path.read_text() == before
+    logs.cut_log(path, 200)
+    assert path.read_text() == "".join(f"line {i}\n" for i in range(88, 100))
+
+
 def test_resume_needs_a_known_key(path: Path) -> None:
     with pytest.raises(ValueError, match="'time' is not one of the fields iteration, steps"):
         CsvLog.resume(path, FIELDS, "time", 1)
@@ -305,8 +386,8 @@ def test_read_csv_is_bounded_and_reads_plain_files_only(path: Path) -> None:
         read_csv(path)
     path.unlink()
     path.write_bytes(b"a\n")
-    os.truncate(path, 2**30 + 1)
-    with pytest.raises(ValueError, match="is larger than 1073741824 bytes"):
+    os.truncate(path, 2**32 + 1)
+    with pytest.raises(ValueError, match="is larger than 4294967296 bytes"):
         read_csv(path)
 
 

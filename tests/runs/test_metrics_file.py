@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import struct
 import subprocess
@@ -155,7 +156,7 @@ def test_wrong_rows_are_refused_and_write_nothing(path: Path) -> None:
         (["a"], {"run_id": ""}, "printable"),
         (["a"], {"capacity": 0}, "capacity must be 1 to 1048576, got 0"),
         (["a"], {"capacity": 2**20 + 1}, "capacity"),
-        ([str(i) for i in range(1000)], {"capacity": 2**20}, "at most 1073741824"),
+        ([str(i) for i in range(1000)], {"capacity": 2**20}, "at most 67108864"),
         (["a"], {"history": [(1, 2)]}, "expected 1 values, got 2"),
     ],
 )
@@ -249,21 +250,19 @@ path, capacity, kill_at = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 writer = MetricsWriter(path, [f"f{i}" for i in range(16)], run_id="w", capacity=capacity)
 
 
-class Deadly:
-    def __init__(self, records):
-        self.records = records
 
-    def __setitem__(self, place, record):
-        self.records[place[0], 1:9] = record[:8]
-        os.kill(os.getpid(), signal.SIGKILL)
+def deadly(descriptor, data, offset):
+    pwrite(descriptor, bytes(data)[:72], offset)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
+pwrite = os.pwrite
 row = [0.0] * 16
 print("ready", flush=True)
 i = 0
 while True:
     if i == kill_at:  # with the sequence odd and half of the record written
-        writer._views.records = Deadly(writer._views.records)
+        os.pwrite = deadly
     row[:] = [float(i)] * 16
     writer.append(row)
     i += 1
@@ -411,6 +410,84 @@ def test_truncated(path: Path, size: int) -> None:
     for read in (reader.read, lambda: MetricsReader(path)):
         with pytest.raises(MetricsFileError, match=r"truncated|has .* bytes"):
             read()
+
+
+def test_a_file_that_shrinks_between_two_reads_of_one_poll(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(path, 3, capacity=2000)
+    reader = MetricsReader(path)
+    follow = reader._follow
+
+    def shrink() -> None:
+        follow()
+        os.truncate(path, 200)
+
+    monkeypatch.setattr(reader, "_follow", shrink)
+    with pytest.raises(MetricsFileError, match="is truncated: ends within byte"):
+        reader.read()
+
+
+def test_zeros_where_the_header_was(path: Path) -> None:
+    write(path, 3)
+    reader, size = MetricsReader(path), path.stat().st_size
+    os.truncate(path, 0)
+    os.truncate(path, size)
+    with pytest.raises(MetricsFileError, match="is not a metrics file"):
+        reader.read()
+
+
+@pytest.mark.parametrize("damage", ["cut", "removed", "a folder", "a symbolic link", "a pipe"])
+def test_a_file_that_was_damaged_is_made_anew(
+    path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = write(path, 3)
+    if damage == "cut":
+        os.truncate(path, 100)
+    else:
+        path.unlink()
+    other = path.with_name("other")
+    if damage == "a folder":
+        path.mkdir()
+    elif damage == "a symbolic link":
+        other.write_bytes(b"mine")
+        path.symlink_to(other)
+    elif damage == "a pipe":
+        os.mkfifo(path)
+    writer.append((3, 30, -3))
+    with pytest.raises(MetricsFileError):
+        MetricsReader(path)
+    monkeypatch.setattr(metrics_file, "_LOOK_S", 0.0)
+    writer.append((4, 40, -4))
+    if damage == "a folder":  # a file cannot take its place, and training goes on
+        assert path.is_dir()
+        return
+    assert MetricsReader(path).read().rows[:, 0].tolist() == [0, 1, 2, 3, 4]
+    writer.append((5, 50, -5))
+    assert MetricsReader(path).read().rows[:, 0].tolist() == [0, 1, 2, 3, 4, 5]
+    assert not other.exists() or other.read_bytes() == b"mine"
+
+
+def test_a_writer_goes_on_where_its_folder_is_gone(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics_file, "_LOOK_S", 0.0)
+    with write(path, 3) as writer:
+        path.unlink()
+        path.parent.rmdir()
+        writer.append((3, 30, -3))
+    path.parent.mkdir()  # pytest's own, which it lists at the end
+
+
+def test_truncations_kill_neither_readers_nor_the_writer() -> None:
+    """A small part of the benchmark, which does 100 000."""
+    script = Path(__file__).parents[2] / "benchmarks" / "truncations.py"
+    command = [sys.executable, str(script), "-", "--truncations", "1000"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    readers, trainer = json.loads(done.stdout)["results"]
+    assert (readers["crashes"], readers["wrong_rows"], trainer["crashes"]) == (0, 0, 0)
+    assert readers["reads_refused"] > 0
 
 
 @pytest.fixture(scope="module")

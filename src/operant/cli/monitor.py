@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -24,6 +26,12 @@ def monitor(
     as_json: Annotated[bool, Option("--json", help="Print the figures as JSON and end.")] = False,
     web: Annotated[bool, Option("--web", help="In the browser, on this machine only.")] = False,
     port: Annotated[int, Option(min=1, max=65535, help="With --web.")] = 8000,
+    allow_control: Annotated[
+        bool, Option("--allow-control", help="With --web: the page may stop runs, save pictures.")
+    ] = False,
+    read_only: Annotated[
+        bool, Option("--read-only", help="No key stops a run or writes a file; so is --web.")
+    ] = False,
     home: Annotated[
         Path | None, Option(metavar="DIR", help="Instead of $OPERANT_HOME or ~/.operant.")
     ] = None,
@@ -42,10 +50,14 @@ def monitor(
     if web:
         if once or as_json:
             raise UserError("--web serves a page; leave out --once and --json")
-        serve(name, port)
+        if allow_control and read_only:
+            raise UserError("say --allow-control or --read-only, not both")
+        serve(name, port, allow_control)
         return
+    if allow_control:
+        raise UserError("--allow-control goes with --web; in a terminal all keys work")
     if not once and not as_json:
-        show(name)
+        show(name, read_only)
         return
     from operant.monitor.source import Source
     from operant.runs.directory import find_run
@@ -60,18 +72,32 @@ def monitor(
     output.print(frame(view, output.width), highlight=False)
 
 
-def show(name: str) -> None:
+def show(name: str, read_only: bool = False) -> None:
     """The monitor in this terminal: of one run, or for ``""`` a list of all."""
     from operant.monitor.app import MonitorApp
     from operant.runs.directory import find_run
 
     with mistakes():
         run = find_run(name) if name else None
-    MonitorApp(run).run()
+    server = os.environ.get("OPERANT_MONITOR_SERVER", "")
+    if server.isdecimal():
+        end_with(int(server))
+    MonitorApp(run, read_only).run()
 
 
-def serve(name: str, port: int) -> None:
-    """The monitor as a page, until Ctrl-C."""
+def end_with(server: int) -> None:
+    """End this process when `server`, which started it to draw a page, is gone."""
+
+    def watch() -> None:
+        while os.getppid() == server:
+            time.sleep(0.5)
+        os._exit(0)  # whatever it is doing: it only reads
+
+    threading.Thread(target=watch, name="server-watch", daemon=True).start()
+
+
+def serve(name: str, port: int, control: bool = False) -> None:
+    """The monitor as a page, until Ctrl-C. `control`: visitors may stop runs."""
     from operant.runs.directory import find_run
 
     with mistakes():
@@ -89,4 +115,4 @@ def serve(name: str, port: int) -> None:
         except OSError as error:
             raise UserError(f"port {port}: {error.strerror}; choose another --port") from None
     output.print(f"http://{HOST}:{port}  (Ctrl-C ends it)", highlight=False)
-    MonitorServer(run_id, port).serve()
+    MonitorServer(run_id, port, control).serve()

@@ -12,6 +12,8 @@ from operant.ppo.callbacks import Callback
 from operant.ppo.trainer import PPO
 
 _LINE_EVERY_S = 5.0
+_LINE_EVERY = 0.01
+"""Of the time so far, if that is longer: a day has 600 lines, a year 1200."""
 
 
 class TrainProgress(Callback):
@@ -59,7 +61,7 @@ class TrainProgress(Callback):
             text += f", return {metrics['mean_return']:.1f}"
         if self._bar is not None:
             self._bar.update(self._task, completed=min(ppo.steps, self._total), description=text)
-        elif now - self._last_line >= _LINE_EVERY_S:
+        elif now - self._last_line >= max(_LINE_EVERY_S, _LINE_EVERY * (now - self._began)):
             self._last_line = now
             left = max(self._total - ppo.steps, 0) / speed
             errors.print(f"{text}, {left:.0f} s left", markup=False, highlight=False)

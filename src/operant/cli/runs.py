@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -69,6 +70,7 @@ def remove(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Remove runs with everything in them."""
+    from operant.paths import home
     from operant.runs.directory import list_runs
     from operant.runs.summary import summary
 
@@ -82,6 +84,8 @@ def remove(
     for name in names:
         with mistakes():
             known[name].remove()
+        with suppress(OSError):
+            (home() / "detached" / f"{name}.log").unlink()  # see `start_detached`
         if not as_json:
             output.print(f"removed {literal(name)}", highlight=False)
     if as_json:

@@ -12,10 +12,11 @@ from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Grid, Vertical
-from textual.screen import ModalScreen, Screen
+from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Static
 
 from operant.monitor.braille import Series, smooth
+from operant.monitor.dialogs import Confirm, Help
 from operant.monitor.figures import STATUS_COLOURS, bar, metric_names, number
 from operant.monitor.panels import identity, large_figures, machine
 from operant.monitor.plot import Plot
@@ -29,57 +30,8 @@ LARGE_PLOTS_EVERY_S = 2.0
 """A frame of four large plots takes 30 ms; figures cost little."""
 SMOOTHINGS = (0.0, 0.6, 0.9, 0.97)
 ZOOMS = (1.0, 0.5, 0.25, 0.1, 0.05, 0.02)
-_HELP = """\
-everywhere
-  q        leave; training goes on
-  ?        this help
-  d        dark or light
-  p        screenshot (SVG, in this folder)
-
-list
-  enter    look at a run
-  space    mark it; enter then compares
-
-run
-  escape   back to the list
-  [  ]     previous, next run
-  m  M     next, previous metric of the last plots
-  s        smoothing
-  +  -     zoom into the newest part, and out
-  c  C     compare with one more run; with none
-  l        log, or plots
-  x        stop the run (asks first)"""
-
-
-class Help(ModalScreen[None]):
-    """All keys."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [("escape,question_mark,q,enter", "dismiss", "close")]
-    CSS = "Help { align: center middle; } Help Static { width: 56; height: auto; padding: 1 2; "
-    CSS += "border: round $accent; background: $surface; }"
-
-    def compose(self) -> ComposeResult:
-        """What is on it."""
-        yield Static(Text(_HELP))
-
-
-class Confirm(ModalScreen[bool]):
-    """A question; y is yes."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        ("y", "dismiss(True)", "yes"),
-        ("n,escape,q", "dismiss(False)", "no"),
-    ]
-    CSS = "Confirm { align: center middle; } Confirm Static { width: auto; max-width: 90%; "
-    CSS += "height: auto; padding: 1 2; border: round $warning; background: $surface; }"
-
-    def __init__(self, question: str) -> None:
-        super().__init__()
-        self._question = question
-
-    def compose(self) -> ComposeResult:
-        """What is on it."""
-        yield Static(Text(f"{self._question}\n\ny  yes      n  no"))
+CONTROLS = ("picture", "stop")
+"""Actions that do more than look; a read-only monitor has none."""
 
 
 class RunsScreen(Screen[None]):
@@ -320,6 +272,10 @@ class RunScreen(Screen[None]):
         )
 
     # Keys -------------------------------------------------------------------------------------
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Whether a key does something."""
+        return self.app.check_action(action, parameters) if action in CONTROLS else True
+
     def action_back(self) -> None:
         """To the list."""
         if len(self.app.screen_stack) > 2:
@@ -395,7 +351,10 @@ class RunScreen(Screen[None]):
 
 
 class MonitorApp(App[None]):
-    """The monitor of all runs, beginning with `run`, or with a list."""
+    """The monitor of all runs, beginning with `run`, or with a list.
+
+    `read_only`: no key stops a run or writes a file.
+    """
 
     TITLE = "operant"
     ENABLE_COMMAND_PALETTE = False
@@ -406,9 +365,14 @@ class MonitorApp(App[None]):
         ("p", "picture", "picture"),
     ]
 
-    def __init__(self, run: Run | None = None) -> None:
+    def __init__(self, run: Run | None = None, read_only: bool = False) -> None:
         super().__init__()
         self._first = run
+        self._read_only = read_only
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Whether a key does something."""
+        return not (self._read_only and action in CONTROLS)
 
     def on_mount(self) -> None:
         """Begin to look."""
@@ -416,7 +380,7 @@ class MonitorApp(App[None]):
 
     def action_help(self) -> None:
         """All keys."""
-        self.push_screen(Help())
+        self.push_screen(Help(self._read_only))
 
     def action_shade(self) -> None:
         """Dark or light."""

@@ -16,13 +16,13 @@ import numpy as np
 
 from operant.runs.directory import Run
 from operant.runs.files import open_plain
-from operant.runs.logs import read_csv
+from operant.runs.logs import power_of_two, read_csv
 from operant.runs.metrics_file import MetricsReader, Snapshot
 from operant.runs.summary import config_tables, threshold_of
 from operant.text import printable
 
 MOST_ROWS = 1 << 17
-"""Rows that are kept of a run; of more, every second of the older half goes."""
+"""Rows that are kept of a run; of more, the older are thinned."""
 PATIENCE_S = 3.0
 """Seconds without a heartbeat after which a run whose process cannot be seen counts as stale."""
 _LOG_BYTES = 1 << 14
@@ -231,13 +231,17 @@ def _from_csv(run: Run, live: Snapshot, known: dict[str, np.ndarray]) -> dict[st
 
 
 def _thinned(table: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """At most `MOST_ROWS`: the older, the fewer."""
+    """At most `MOST_ROWS`: the newest quarter of that, and before it rows at equal distances."""
     rows = len(next(iter(table.values()))) if table else 0
-    while rows > MOST_ROWS:
-        kept = np.r_[0 : rows // 2 : 2, rows // 2 : rows]
-        table = {name: column[kept] for name, column in table.items()}
-        rows = len(kept)
-    return table
+    if rows <= MOST_ROWS:
+        return table
+    old = rows - MOST_ROWS // 4
+    x = table.get("iteration", np.arange(rows))[:old]
+    if not (np.diff(x) > 0).all():
+        x = np.arange(old)
+    parts = (x - x[0]) // power_of_two((x[-1] - x[0]) / (MOST_ROWS // 2 - 1))
+    kept = np.r_[np.unique(parts, return_index=True)[1], old:rows]
+    return {name: column[kept] for name, column in table.items()}
 
 
 def _log_tail(run: Run) -> tuple[str, ...]:

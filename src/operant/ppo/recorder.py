@@ -82,7 +82,8 @@ class Recorder(Callback):
         for log in self.logs:
             log.write(metrics)  # with what other callbacks added
         self.live.append([*(metrics[name] for name in METRICS), *self.hardware.figures()])
-        self.live.say(Status.RUNNING)
+        if self.live.status is not Status.RUNNING:
+            self.live.say(Status.RUNNING)
         if time.monotonic() - self._saved_at >= ppo.config.run.checkpoint_seconds:
             self.save(ppo)
 

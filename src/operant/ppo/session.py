@@ -25,10 +25,13 @@ from operant.ppo.trainer import PPO
 from operant.runs.checkpoint import find_checkpoint, list_checkpoints, load_checkpoint
 from operant.runs.directory import Lock, Run, new_run_id
 from operant.runs.files import replace_file, sweep
+from operant.runs.logs import cut_log
 from operant.runs.metrics_layout import Status
 
 _FIXED = ("env.", "policy.", "run.seed", "ppo.normalize_reward")
 _FREE = ("env.workers",)
+MOST_LOG_BYTES = 1 << 20
+"""Of ``train.log``; the older part of a longer one goes when the run is resumed."""
 
 
 class Session:
@@ -46,6 +49,7 @@ class Session:
     ) -> None:
         self.run, self.ppo, self.resumed, self._lock = run, ppo, resumed, lock
         sweep(run.path)  # what a killed process left half written
+        cut_log(run.log_file, MOST_LOG_BYTES)
         replace_file(run.config_file, to_toml(ppo.config).encode())  # a resumed one may differ
         run.write_info(_info(run) | _identity(ppo))
         self.recorder = Recorder(run, ppo)

@@ -1,6 +1,8 @@
 """Where rows of metrics go to stay: CSV and JSON lines here, TensorBoard and W&B in `trackers`.
 
 A row is appended by one write, so a kill can tear only the last line; opening it again cuts that.
+A file that passes `MOST_BYTES` is thinned by what stands first in its rows, the iteration: the
+newest quarter stays row by row, and before it rows at equal distances that fill at most a half.
 """
 
 from __future__ import annotations
@@ -11,18 +13,27 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
-from operant.runs.files import open_plain, plain_descriptor, sync_folder, temporary_name
+from operant.runs.files import (
+    open_plain,
+    plain_descriptor,
+    replace_file,
+    sync_folder,
+    temporary_name,
+)
 from operant.runs.trackers import TensorBoardLog, WandbLog
 
-__all__ = ["CsvLog", "JsonlLog", "Log", "TensorBoardLog", "WandbLog", "read_csv"]
+__all__ = ["CsvLog", "JsonlLog", "Log", "TensorBoardLog", "WandbLog", "cut_log", "read_csv"]
 
+MOST_BYTES = 2**26
+"""Of a file of rows."""
 _MAX_LINE_BYTES = 2**20
-_MAX_FILE_BYTES = 2**30
+_MAX_FILE_BYTES = 2**32  # that is read; from before files were thinned
 
 
 class Log(Protocol):
@@ -67,6 +78,7 @@ class CsvLog:
             return _parse_row(line, number, len(fields))[place] <= up_to
 
         if _has_header(path, header):
+            _bound(path, header)
             _rewrite(path, keep)
         return cls(path, fields)
 
@@ -109,6 +121,7 @@ class JsonlLog:
                 raise ValueError(f"line {number} is not a row with a number for {key!r}") from None
 
         if path.exists():
+            _bound(path, b"")
             _rewrite(path, keep)
         return cls(path)
 
@@ -133,13 +146,17 @@ class JsonlLog:
 def read_csv(path: Path) -> dict[str, np.ndarray]:
     """The columns of a CSV log, float64, NaN for empty cells. A torn last line is left out.
 
+    Of a file larger than `MOST_BYTES` only every second row is read, or third, and so on.
+
     Raises:
         ValueError: not such a file; the message names file and line.
         OSError: it cannot be read.
     """
     with open_plain(path) as file:
-        if os.fstat(file.fileno()).st_size > _MAX_FILE_BYTES:
+        size = os.fstat(file.fileno()).st_size
+        if size > _MAX_FILE_BYTES:
             raise ValueError(f"{path}: is larger than {_MAX_FILE_BYTES} bytes")
+        every = max(1, -(-size // MOST_BYTES))
         try:
             fields: list[str] = []
             values = array.array("d")
@@ -149,24 +166,43 @@ def read_csv(path: Path) -> dict[str, np.ndarray]:
                 if number == 1:
                     fields = line.decode("utf-8").rstrip("\n").split(",")
                     _header(fields)
-                else:
+                elif (number - 2) % every == 0:
                     values.extend(_parse_row(line, number, len(fields)))
         except ValueError as error:
             reason = "line 1 is not UTF-8" if isinstance(error, UnicodeDecodeError) else error
             raise ValueError(f"{path}: {reason}") from None
     if not fields:
         raise ValueError(f"{path}: has no header")
-    table = np.array(values).reshape(-1, len(fields))
+    table = np.frombuffer(values).reshape(-1, len(fields))
     return {name: table[:, column].copy() for column, name in enumerate(fields)}
+
+
+def cut_log(path: Path, most: int) -> None:
+    """Keep the last lines of a text file, half of `most` bytes of them, if it is larger than that.
+
+    Raises:
+        OSError: it cannot be read or written.
+    """
+    try:
+        with open_plain(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size <= most:
+                return
+            file.seek(size - most // 2)
+            text = file.read(most // 2)
+    except FileNotFoundError:
+        return
+    replace_file(path, text.partition(b"\n")[2])
 
 
 class _Lines:
     """Whole lines at the end of a file that begins with `header`."""
 
     def __init__(self, path: Path, header: bytes) -> None:
-        self._path = path
+        self._path, self._header = path, header
+        self._thin_at = MOST_BYTES
         fresh = not _has_header(path, header)
-        self._descriptor = plain_descriptor(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        self._descriptor = self._open()
         try:
             os.ftruncate(self._descriptor, 0 if fresh else _whole_bytes(self._descriptor))
             if fresh and header:
@@ -175,11 +211,16 @@ class _Lines:
             self.close()
             raise
 
+    def _open(self) -> int:
+        return plain_descriptor(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+
     def append(self, line: str) -> None:
         if self._descriptor < 0:
             raise ValueError(f"{self._path} is closed")
         data = line.encode()
         size = os.fstat(self._descriptor).st_size
+        if size + len(data) > self._thin_at:
+            size = self._thin(size)
         try:
             if os.write(self._descriptor, data) != len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
@@ -187,10 +228,74 @@ class _Lines:
             os.ftruncate(self._descriptor, size)
             raise
 
+    def _thin(self, size: int) -> int:
+        """Make the file smaller; its new size. Later, where there is no room for the new one."""
+        with suppress(OSError):
+            _thin(self._path, self._header)
+            descriptor = self._open()
+            os.close(self._descriptor)
+            self._descriptor = descriptor
+            size = os.fstat(descriptor).st_size
+        self._thin_at = max(MOST_BYTES, size + MOST_BYTES // 4)
+        return size
+
     def close(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def _bound(path: Path, header: bytes) -> None:
+    """Thin a file that is too large."""
+    if path.stat().st_size > MOST_BYTES:
+        _thin(path, header)
+
+
+def _thin(path: Path, header: bytes) -> None:
+    """Atomically make a file of about `MOST_BYTES`, or of more, smaller than that.
+
+    Not "every second row of the older half": that halves the oldest rows each time, and soon there
+    are none. The older part is divided by the first column, and the first row of each part stays.
+    The parts are powers of two wide, so those of the next time are made of whole ones of this time.
+    """
+    end = path.stat().st_size - MOST_BYTES // 4
+    count, first, last = 0, math.nan, math.nan
+    with open_plain(path) as file:
+        file.readline(len(header))
+        while file.tell() < end and (line := file.readline(_MAX_LINE_BYTES)):
+            last = _place(line)
+            first = last if count == 0 else first
+            count += 1
+    parts = max(1, MOST_BYTES // 2 * count // max(1, end))
+    width = power_of_two((last - first) / (parts - 1)) if parts > 1 else math.inf
+    at, part = 0, math.nan
+
+    def keep(_: int, line: bytes) -> bool:
+        nonlocal at, part
+        at += len(line)
+        if at <= len(header) or at > end:
+            return True
+        before, part = part, (_place(line) - first) // width
+        return part != before and part == part
+
+    _rewrite(path, keep)
+
+
+def power_of_two(width: float) -> float:
+    """The smallest power of two that is not below `width`; 1 where that is no positive number."""
+    if not 0 < width < math.inf:
+        return 1.0
+    mantissa, exponent = math.frexp(width)
+    return math.ldexp(1.0, exponent - (mantissa == 0.5))
+
+
+def _place(line: bytes) -> float:
+    """The first number of a row, whether of a CSV or of JSON lines; NaN if it is none."""
+    cell = line.partition(b": ")[2] if line.startswith(b"{") else line
+    try:
+        return float(cell.partition(b",")[0].rstrip(b"}\n"))
+    except ValueError:
+        return math.nan
 
 
 def _whole_bytes(descriptor: int) -> int:

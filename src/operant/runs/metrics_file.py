@@ -2,16 +2,19 @@
 
 A record carries a sequence number, odd while the record is being written, and a CRC-32: Python has
 no memory barriers, so where a processor reorders stores the check catches what the number lets by.
+
+Nobody here maps the file, though anybody may: to touch a mapped page beyond the end of a file that
+someone has truncated is a SIGBUS, which kills. A read of it is short, and a write makes it longer.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
 import platform
 import time
 import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -25,7 +28,9 @@ from operant.runs.metrics_layout import Layout, Status, Views, status_code
 __all__ = ["MetricsFileError", "MetricsReader", "MetricsWriter", "Snapshot", "Status"]
 
 _TRIES = 8
+_ONE = np.uint64(1)
 _PAUSE_S = 1e-4  # between tries; a record takes the writer a few microseconds
+_LOOK_S = 1.0  # how often the writer looks whether its file is still whole
 
 
 class MetricsFileError(ValueError):
@@ -53,29 +58,40 @@ class MetricsWriter:
     ) -> None:
         self.path = path
         self.layout = Layout(run_id, platform.node() or "unknown", tuple(fields), capacity)
+        self._image = bytearray(self.layout.file_bytes)  # what the file is to hold
+        self._views = Views(self._image, self.layout)
+        self._records_at = self.layout.records_at
         self._record = np.zeros(self.layout.record_words, "<u8")
         self._values = self._record[1:-1].view("<f8")
         self._head = max(0, len(history) - capacity)
-        # The blocks are allocated by writing them: a store into a hole of a full disk is a SIGBUS.
-        image = bytearray(self.layout.file_bytes)
-        at.write_header(image, self.layout, os.getpid(), _born(os.getpid()) or 0.0, time.time())
-        self._views: Views | None = Views(image, self.layout)
+        # What changes of the header after the beginning, in one write.
+        self._changing = self._views.words[at.WORD_STATUS : at.WORD_HEAD + 1].data
+        self._descriptor = -1
+        self._looked_at = time.monotonic()
+        now = time.time()
+        at.write_header(self._image, self.layout, os.getpid(), _born(os.getpid()) or 0.0, now)
         for row in history[self._head :]:
-            self.append(row)
-        self._views = Views(self._create(image), self.layout)
+            self._store(row)
+        self._create()
 
-    def _create(self, image: bytearray) -> mmap.mmap:
+    def _create(self) -> None:
+        """Put the image in the place of whatever is there."""
         staged = self.path.with_name(temporary_name(self.path.name))
         try:
-            write_synced(staged, image)
-            with open(staged, "r+b") as file:
-                mapped = mmap.mmap(file.fileno(), 0)
-            os.replace(staged, self.path)
+            write_synced(staged, self._image)
+            descriptor = os.open(staged, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                os.replace(staged, self.path)
+            except BaseException:
+                os.close(descriptor)
+                raise
         except BaseException:
             staged.unlink(missing_ok=True)
             raise
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor = descriptor
         sync_folder(self.path.parent)
-        return mapped
 
     def append(self, values: Sequence[float]) -> None:
         """Add one record, a value for each field; counts as a heartbeat.
@@ -83,46 +99,85 @@ class MetricsWriter:
         Raises:
             ValueError: another number of values, or the file is closed.
         """
-        views = self._open_views()
+        self._check_open()
+        start = self._store(values)
+        # The order is the protocol: odd, record, even, head.
+        self._record[0] -= _ONE
+        self._write(start, self._record.data)
+        self._record[0] += _ONE
+        self._write(start, self._record[:1].data)
+        self.heartbeat()
+
+    def _store(self, values: Sequence[float]) -> int:
+        """Put the next record into the image; its offset there."""
         if len(values) != len(self.layout.fields):
             raise ValueError(f"expected {len(self.layout.fields)} values, got {len(values)}")
         self._values[:] = values
-        index = self._head
-        slot = index % self.layout.capacity
-        self._record[0] = 2 * index + 2
+        slot = self._head % self.layout.capacity
+        self._record[0] = 2 * self._head + 2
         self._record[-1] = zlib.crc32(self._record[:-1].data)
-        # The order is the protocol: odd, record, even, head.
-        views.sequence[slot] = 2 * index + 1
-        views.records[slot, 1:] = self._record[1:]
-        views.sequence[slot] = 2 * index + 2
-        self._head = index + 1
-        views.words[at.WORD_HEAD] = self._head
-        self.heartbeat()
+        self._views.records[slot] = self._record
+        self._head += 1
+        self._views.words[at.WORD_HEAD] = self._head
+        return self._records_at + slot * self._record.nbytes
 
     def heartbeat(self, now: float | None = None) -> None:
         """Say that the writer lives. `now`: seconds since 1970, by default the clock's."""
-        self._open_views().floats[at.WORD_HEARTBEAT] = time.time() if now is None else now
+        self._check_open()
+        self._views.floats[at.WORD_HEARTBEAT] = time.time() if now is None else now
+        self._write(8 * at.WORD_STATUS, self._changing)
+        self._repair()
+
+    def _write(self, offset: int, data: memoryview) -> None:
+        # Fails where the disk is full and someone has cut the file, whose blocks were all there.
+        # Live figures are not worth a training: the file is repaired when it can be.
+        with suppress(OSError):
+            os.pwrite(self._descriptor, data, offset)
+
+    def _repair(self) -> None:
+        """Make the file anew if someone cut it, removed it, or put another thing in its place."""
+        now = time.monotonic()
+        if now < self._looked_at + _LOOK_S:
+            return
+        self._looked_at = now
+        with suppress(OSError):
+            found, own = os.lstat(self.path), os.fstat(self._descriptor)
+            # By its content: a cut file is soon as long as before, with zeros where it was cut.
+            # 0.15 ms for 1 MB.
+            held = os.pread(self._descriptor, len(self._image) + 1, 0)
+            if os.path.samestat(found, own) and held == self._image:
+                return
+        with suppress(OSError):  # the folder is gone, or the disk full
+            self._create()
+
+    @property
+    def status(self) -> Status:
+        """What was said last."""
+        return list(Status)[int(self._views.words[at.WORD_STATUS])]
 
     def say(self, status: Status) -> None:
         """What the run is doing, or how it ended."""
-        self._open_views().words[at.WORD_STATUS] = status_code(status)
+        self._check_open()
+        self._views.words[at.WORD_STATUS] = status_code(status)
         self.heartbeat()
 
     def close(self) -> None:
         """Let go of the file; a run that was not finished counts as interrupted. May be
         repeated."""
-        if self._views is None:
+        if self._descriptor < 0:
             return
-        if list(Status)[int(self._views.words[at.WORD_STATUS])].live:
+        if self.status.live:
             self.say(Status.INTERRUPTED)
-        # Unmapped when the last view goes. To insist, by mmap.close(), would be a BufferError where
-        # a traceback still holds one.
-        self._views = None
+        self.__del__()
 
-    def _open_views(self) -> Views:
-        if self._views is None:
+    def __del__(self) -> None:
+        if getattr(self, "_descriptor", -1) >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _check_open(self) -> None:
+        if self._descriptor < 0:
             raise ValueError(f"{self.path} is closed")
-        return self._views
 
     def __enter__(self) -> MetricsWriter:
         return self
@@ -166,7 +221,7 @@ class Snapshot:
 
 
 class MetricsReader:
-    """Maps the metrics file `path` read-only. It may be anything: each length in it is bounded.
+    """Reads the metrics file `path`. It may be anything: each length in it is bounded.
 
     Raises:
         MetricsFileError: it is not there, not such a file, of another version, or damaged.
@@ -174,6 +229,7 @@ class MetricsReader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._descriptor = -1
         self._open()
 
     def _open(self) -> None:
@@ -181,14 +237,14 @@ class MetricsReader:
             with open_plain(self.path) as file:
                 status = os.fstat(file.fileno())
                 head = file.read(at.HEADER_BYTES + 3 * at.MAX_TEXT_BYTES)
-                layout = at.parse_layout(head, status.st_size)
-                mapped = mmap.mmap(file.fileno(), status.st_size, access=mmap.ACCESS_READ)
+                self._layout = at.parse_layout(head, status.st_size)
+                descriptor = os.dup(file.fileno())
         except OSError as error:
             raise MetricsFileError(f"{self.path}: {error.strerror or error}") from error
         except ValueError as error:
             raise MetricsFileError(f"{self.path}: {error}") from error
-        self._layout = layout
-        self._views: Views | None = Views(mapped, layout)
+        self.close()
+        self._descriptor = descriptor
         self._identity = (status.st_dev, status.st_ino, status.st_size)
 
     def read(self, since: int = 0) -> Snapshot:
@@ -199,14 +255,14 @@ class MetricsReader:
         Raises:
             MetricsFileError: the file is gone or damaged.
         """
-        views = self._follow()
-        words = views.words.copy()
+        self._follow()
+        words = np.frombuffer(self._header(), "<u8")
         floats = words.view("<f8")
         head, code = int(words[at.WORD_HEAD]), int(words[at.WORD_STATUS])
         if head >= 2**62 or code >= len(Status):
             raise MetricsFileError(f"{self.path}: is damaged: head {head}, status {code}")
         first = min(max(since, head - self._layout.capacity, 0), head)
-        indices, rows, torn = self._rows(views, np.arange(first, head, dtype=np.int64))
+        indices, rows, torn = self._rows(np.arange(first, head, dtype=np.int64))
         pid = int(words[at.WORD_PID])
         return Snapshot(
             run_id=self._layout.run_id,
@@ -223,7 +279,19 @@ class MetricsReader:
             torn=torn,
         )
 
-    def _rows(self, views: Views, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+    def _header(self) -> bytes:
+        """The words of the header. Read twice: they have no check that would show a torn one."""
+        header = self._bytes(0, at.HEADER_BYTES)
+        for _ in range(_TRIES):
+            again = self._bytes(0, at.HEADER_BYTES)
+            if again == header:
+                break
+            header = again
+        if not header.startswith(at.MAGIC):  # zeros: cut, and made longer again
+            raise MetricsFileError(f"{self.path}: is not a metrics file")
+        return header
+
+    def _rows(self, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
         """Indices and values of the records of `wanted` that are whole, and how many are torn."""
         kept = [np.empty(0, np.int64)]
         found = [np.empty((0, self._layout.record_words), "<u8")]
@@ -232,10 +300,9 @@ class MetricsReader:
                 break
             if attempt:
                 time.sleep(_PAUSE_S)
-            slots = wanted % self._layout.capacity
             expected = 2 * wanted.astype(np.uint64) + 2
-            records = views.records[slots]
-            after = views.sequence[slots]
+            records = self._records(wanted)
+            after = self._records(wanted)[:, 0]
             good = (records[:, 0] == expected) & (after == expected)
             good[good] = [zlib.crc32(record[:-1].data) == record[-1] for record in records[good]]
             kept.append(wanted[good])
@@ -248,21 +315,41 @@ class MetricsReader:
         values = records[order, 1:-1].view("<f8").astype(np.float64)
         return indices[order], values, len(wanted)
 
-    def _follow(self) -> Views:
-        if self._views is None:
+    def _records(self, wanted: np.ndarray) -> np.ndarray:
+        """The slots of the records `wanted`, ascending, as they are now: u64 [n, words]."""
+        first, count = int(wanted[0]), int(wanted[-1] - wanted[0]) + 1
+        slot, size = first % self._layout.capacity, 8 * self._layout.record_words
+        straight = min(count, self._layout.capacity - slot)
+        data = self._bytes(self._layout.records_at + slot * size, straight * size)
+        if straight < count:  # the ring goes on at its beginning
+            data += self._bytes(self._layout.records_at, (count - straight) * size)
+        records = np.frombuffer(data, "<u8").reshape(count, -1)
+        return records if count == len(wanted) else records[wanted - first]
+
+    def _bytes(self, start: int, count: int) -> bytes:
+        data = os.pread(self._descriptor, count, start)
+        if len(data) < count:
+            raise MetricsFileError(f"{self.path}: is truncated: ends within byte {start + count}")
+        return data
+
+    def _follow(self) -> None:
+        if self._descriptor < 0:
             raise ValueError(f"{self.path} is closed")
         try:
-            status = os.stat(self.path)
+            status = os.lstat(self.path)
         except OSError as error:
             raise MetricsFileError(f"{self.path}: {error.strerror or error}") from error
-        # Also when the size has changed: to touch a page beyond the end of a file is a SIGBUS.
         if (status.st_dev, status.st_ino, status.st_size) != self._identity:
             self._open()
-        return self._views
 
     def close(self) -> None:
         """Let go of the file. May be repeated."""
-        self._views = None
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __del__(self) -> None:
+        self.close()
 
     def __enter__(self) -> MetricsReader:
         return self

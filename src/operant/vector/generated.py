@@ -2,7 +2,7 @@
 
 Compilers keep what they compiled by source file, so the generated source is written to
 ``$OPERANT_HOME/kernels`` (by default ``~/.operant/kernels``), under a name that holds a hash of its
-text. The second start finds both and compiles nothing.
+text. The second start finds both and compiles nothing. `kernel_cache` keeps the folder small.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 
 from operant import paths
+from operant.vector.kernel_cache import locked, prune_once, used
 
 
 @lru_cache(maxsize=256)
@@ -55,15 +56,23 @@ def _write_once(filename: str, source: str) -> Path:
                 if not _is_ours(folder):
                     continue
                 _adopt(home, filename, source, folder)
-            if path.exists() and path.read_text() == source:
-                return path
-            with tempfile.NamedTemporaryFile("w", dir=folder, suffix=".tmp", delete=False) as file:
-                file.write(source)
-            os.replace(file.name, path)
+            with locked(folder):
+                if path.exists() and path.read_text() == source:
+                    used(path)
+                    return path
+                name = _staged(folder, source)
+                os.replace(name, path)
+            prune_once(folder)
             return path
         except OSError:
             continue  # a read-only home: compile into the temporary folder
     raise OSError(f"cannot write compiled kernels to {paths.home()}; set OPERANT_HOME")
+
+
+def _staged(folder: Path, source: str) -> str:
+    with tempfile.NamedTemporaryFile("w", dir=folder, suffix=".tmp", delete=False) as file:
+        file.write(source)
+    return file.name
 
 
 def _is_ours(folder: Path) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from operant import paths
+from operant.vector.kernel_cache import locked, used
 
 _OPTIONS = (
     "-std=c++17",
@@ -46,6 +47,8 @@ class HostKernels:
         digest = hashlib.sha256("\n".join([compiler, *_OPTIONS, source]).encode()).hexdigest()[:24]
         folder = paths.home() / "kernels"
         library = folder / f"host_{digest}.so"
+        with locked(folder):
+            used(library)
         if not library.exists():
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             with tempfile.TemporaryDirectory(dir=folder) as place:

@@ -22,6 +22,7 @@ import torch
 
 from operant import paths
 from operant.vector.compile_error import CompileError
+from operant.vector.kernel_cache import prune_once, used
 
 __all__ = ["EXACT", "CompileError", "Kernels", "compile_source"]
 
@@ -151,13 +152,16 @@ def _compiled(source: str, options: Sequence[str], again: bool = False) -> bytes
     path = paths.home() / "kernels" / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.cubin"
     if not again:
         with suppress(OSError):
-            return path.read_bytes()
+            binary = path.read_bytes()
+            used(path)
+            return binary
     binary = compile_source(compiler, source, options)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
             file.write(binary)
         os.replace(file.name, path)
+        prune_once(path.parent)
     except OSError:  # a home that cannot be written to: compile again next time
         pass
     return binary
