@@ -119,13 +119,6 @@ def _distrust_folder() -> None:
         os.environ.setdefault(name, "")  # wins over a .numba_config.yaml there
 
 
-def _distrust_folder() -> None:
-    """Libraries, and every Python they start, run nothing that lies in the working directory."""
-    os.environ["PYTHONSAFEPATH"] = "1"
-    for name in ("NUMBA_CACHE_DIR", "NUMBA_CACHE_LOCATOR_CLASSES"):  # there is pickle in the cache
-        os.environ.setdefault(name, "")  # wins over a .numba_config.yaml there
-
-
 def _say(text: str, style: str = "") -> None:
     """Print a message as it is; a command in it stays on one line, to be copied."""
     text = f"operant: {printable(text, keep=chr(10))}"
