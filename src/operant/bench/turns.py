@@ -1,0 +1,247 @@
+"""Two source trees that take turns: what ``operant bench compare`` does.
+
+A round starts a new process of each side, and has them take turns in short slices of the
+same work, in the order ABBA or BAAB: what slows the machine down for longer than a slice meets
+both. A process can be slow as a whole, by where its memory happens to lie; so a round, not a
+slice, is one observation.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from operant.bench.paired import Paired
+from operant.bench.sides import RequestError
+
+_SLICE_S = 0.02  # longer than what a scheduler gives a process at once, shorter than most bursts
+_FEWEST_TURNS = 3
+
+
+@dataclass(frozen=True)
+class Row:
+    """One thing to measure."""
+
+    name: str
+    kind: str
+    """``env``, ``ppo``; ``import`` and ``start``, of a new process."""
+    env: str = ""
+    num_envs: int = 0
+    num_steps: int = 0
+    engine: str = ""
+    device: str = "cpu"
+    threads: int = 1
+    clock: str = "wall"
+    """``cpu``: the time of all cores, which does not pass while others have them."""
+
+    @property
+    def starts(self) -> bool:
+        """Whether it is about the start of a process."""
+        return self.kind in ("import", "start")
+
+
+def usual_rows(device: str, threads: int, clock: str) -> list[Row]:
+    """What is measured if nothing is asked for. A GPU takes larger batches.
+
+    Raises:
+        ValueError: an unknown clock, or that of the CPU for a GPU.
+    """
+    gpu = device != "cpu"
+    if clock not in ("wall", "cpu") or (gpu and clock == "cpu"):
+        known = "wall for a GPU" if gpu else "wall or cpu"
+        raise ValueError(f"the clock must be {known}, got {clock!r}")
+    here: dict[str, Any] = {"device": device, "threads": threads, "clock": clock}
+    many, few = (65536, 16384) if gpu else (4096, 1024)
+    engines = ("fused", "graph", "eager") if gpu else ("fused", "eager")
+    sizes = {"fused": (2048, 32), "graph": (2048, 32), "eager": (256, 32)}
+    return [
+        *(
+            Row(f"env-{env.partition('-')[0].lower()}", "env", env, count, **here)
+            for env, count in (
+                ("CartPole-v1", many),
+                ("Pendulum-v1", many),
+                ("Acrobot-v1", many),
+                ("Prospector-v0", few),
+            )
+        ),
+        *(Row(f"ppo-{name}", "ppo", "CartPole-v1", *sizes[name], name, **here) for name in engines),
+        Row("import", "import", clock=clock),
+        Row("start", "start", "CartPole-v1", 64, 32, "fused", **here),
+    ]
+
+
+@dataclass
+class Measured:
+    """A row, and what both sides reached in it."""
+
+    row: Row
+    ratios: list[float] = field(default_factory=list)
+    """Speed of the new side over that of the old one, by round."""
+    old: list[float] = field(default_factory=list)
+    """Its figure by round: steps a second, or the seconds that a start took."""
+    new: list[float] = field(default_factory=list)
+    trouble: str = ""
+    """Why it was not measured, if it was not."""
+
+    def note(self, old: Sequence[float], new: Sequence[float], steps: int | None = None) -> None:
+        """Add a round.
+
+        Args:
+            old, new: seconds of the slices; two neighbours belong to one ABBA.
+            steps: of a slice; None where the seconds themselves are the figure.
+        """
+        logs = [math.log(a / b) for a, b in zip(old, new, strict=True)]
+        turns = [statistics.mean(logs[k : k + 2]) for k in range(0, len(logs), 2)]
+        self.ratios.append(math.exp(statistics.median(turns)))
+        for side, seconds in ((self.old, old), (self.new, new)):
+            median = statistics.median(seconds)
+            side.append(median if steps is None else steps / median)
+
+    def record(self, old: str, new: str) -> dict[str, Any]:
+        """Flat, for JSON; `old` and `new` name the sides."""
+        row = {key: value for key, value in asdict(self.row).items() if value}
+        found: dict[str, Any] = {**row, "old": old, "new": new}
+        if self.trouble:
+            return {**found, "verdict": "not measured", "trouble": self.trouble}
+        paired = Paired.of(self.ratios)
+        return {
+            **found,
+            "unit": "s" if self.row.starts else "steps/s",
+            "old_figure": float(f"{statistics.median(self.old):.5g}"),
+            "new_figure": float(f"{statistics.median(self.new):.5g}"),
+            "ratio": round(paired.ratio, 4),
+            "low": round(paired.low, 4),
+            "high": round(paired.high, 4),
+            "verdict": paired.verdict,
+            "rounds": [round(one, 4) for one in self.ratios],
+        }
+
+
+class Worker(Protocol):
+    """See `operant.bench.sides.Side`."""
+
+    started: dict[str, Any]
+
+    def ask(self, do: str, **more: Any) -> dict[str, Any]:
+        """The answer to a request."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+class _Work(NamedTuple):
+    """What a slice has, and how many a round."""
+
+    repeats: int
+    steps: int
+    turns: int
+
+
+Open = Callable[[], Worker]
+"""Starts a process of a side."""
+_Sides = tuple[Worker, Worker]
+"""The old and the new one."""
+
+
+def measure(
+    rows: Sequence[Row], old: Open, new: Open, rounds: int, seconds: float
+) -> Generator[str, None, list[Measured]]:
+    """Measure; yields what is being done, before it is done; returns a `Measured` for each row.
+
+    Args:
+        rows: what to measure. One that a side cannot do is left out, with the reason.
+        old, new: start a process of that side.
+        rounds: those that count. One before them compiles, and finds how long the work takes.
+        seconds: that each side works in a round for a row, about.
+
+    Raises:
+        SideError: a side does not start, or ends.
+    """
+    found = [Measured(row) for row in rows]
+    work: dict[str, _Work] = {}
+    for number in range(rounds + 1):
+        doing = f"round {number} of {rounds}" if number else "compiling"
+        with ExitStack() as stack:
+            sides = yield from _started(doing, found, (old, new), stack, number > 0)
+            for one in found:
+                if one.row.starts or one.trouble:
+                    continue
+                yield f"{doing}: {one.row.name}"
+                try:
+                    opened = [side.ask("open", row=asdict(one.row)) for side in sides]
+                    if number:
+                        todo = work[one.row.name]
+                        one.note(*_turns(sides, todo, one.row.clock), todo.steps)
+                    else:
+                        work[one.row.name] = _work(sides[0], opened[0]["size"], seconds)
+                    for side in sides:
+                        side.ask("close")
+                except RequestError as error:
+                    one.trouble = str(error)
+    return found
+
+
+def _started(
+    doing: str,
+    found: Sequence[Measured],
+    openers: tuple[Open, Open],
+    stack: ExitStack,
+    counts: bool,
+) -> Generator[str, None, _Sides]:
+    """Both sides, closed by `stack`; rows that are about starts get their round, if it `counts`."""
+    starts = [one for one in found if one.row.starts and not one.trouble]
+    first = random.randrange(2)
+    order = [first, 1 - first, 1 - first, first] if starts and counts else [first, 1 - first]
+    seconds: dict[str, tuple[list[float], list[float]]] = {one.row.name: ([], []) for one in starts}
+    sides: dict[int, Worker] = {}
+    for k in order:
+        yield f"{doing}: starting the {('old', 'new')[k]} side"
+        if k in sides:
+            sides[k].close()
+        began = time.perf_counter()
+        side = sides[k] = openers[k]()
+        stack.callback(side.close)
+        for one in starts:
+            try:
+                seconds[one.row.name][k].append(_start_seconds(side, one.row, began))
+            except RequestError as error:
+                one.trouble = str(error)
+    for one in starts:
+        if counts and not one.trouble:
+            one.note(*seconds[one.row.name])
+    return sides[0], sides[1]
+
+
+def _start_seconds(side: Worker, row: Row, began: float) -> float:
+    """What a side, started at `began`, took to import, or to start and train a little."""
+    if row.kind == "import":
+        return float(side.started[row.clock])
+    opened = side.ask("open", row={**asdict(row), "kind": "ppo"})
+    seconds = float(opened["cpu_total"]) if row.clock == "cpu" else time.perf_counter() - began
+    side.ask("close")
+    return seconds
+
+
+def _work(side: Worker, size: int, seconds: float) -> _Work:
+    """How much a side does in a slice, and how often."""
+    once = min(float(side.ask("run", count=1)["wall"]) for _ in range(3))
+    length = min(_SLICE_S, seconds / (2 * _FEWEST_TURNS))
+    count = max(1, round(length / once))
+    turns = max(_FEWEST_TURNS, round(seconds / (2 * count * once)))
+    return _Work(count, count * size, turns)
+
+
+def _turns(sides: _Sides, work: _Work, clock: str) -> tuple[list[float], list[float]]:
+    """Seconds of each slice of the old and of the new side."""
+    seconds: tuple[list[float], list[float]] = ([], [])
+    for _ in range(work.turns):
+        first = random.randrange(2)
+        for k in (first, 1 - first, 1 - first, first):
+            seconds[k].append(float(sides[k].ask("run", count=work.repeats)[clock]))
+    return seconds
