@@ -133,7 +133,7 @@ def answers(requests: Any) -> Any:
             if request["do"] == "open":
                 opened = KINDS[request["row"]["kind"]](request["row"])
                 opened.run(1)
-                yield {"size": opened.size, "cpu_total": time.process_time()}
+                yield {"size": opened.size, "total_cpu": time.process_time()}
             elif request["do"] == "run":
                 yield opened.run(request["count"])
             else:

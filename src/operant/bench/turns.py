@@ -12,7 +12,7 @@ import math
 import random
 import statistics
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -93,12 +93,11 @@ class Measured:
         """Add a round.
 
         Args:
-            old, new: seconds of the slices; two neighbours belong to one ABBA.
+            old, new: seconds of the slices; those at the same place were neighbours.
             steps: of a slice; None where the seconds themselves are the figure.
         """
         logs = [math.log(a / b) for a, b in zip(old, new, strict=True)]
-        turns = [statistics.mean(logs[k : k + 2]) for k in range(0, len(logs), 2)]
-        self.ratios.append(math.exp(statistics.median(turns)))
+        self.ratios.append(math.exp(statistics.median(logs)))
         for side, seconds in ((self.old, old), (self.new, new)):
             median = statistics.median(seconds)
             side.append(median if steps is None else steps / median)
@@ -170,16 +169,21 @@ def measure(
         with ExitStack() as stack:
             sides = yield from _started(doing, found, (old, new), stack, number > 0)
             for one in found:
-                if one.row.starts or one.trouble:
+                row = one.row
+                if row.kind == "start" or one.trouble:
                     continue
-                yield f"{doing}: {one.row.name}"
-                try:
-                    opened = [side.ask("open", row=asdict(one.row)) for side in sides]
+                yield f"{doing}: {row.name}"
+                if row.kind == "import":
+                    took = _imports((old, new), row.clock)
                     if number:
-                        todo = work[one.row.name]
-                        one.note(*_turns(sides, todo, one.row.clock), todo.steps)
+                        one.note(*took)
+                    continue
+                try:
+                    opened = [side.ask("open", row=asdict(row)) for side in sides]
+                    if number:
+                        one.note(*_turns(sides, work[row.name], row.clock), work[row.name].steps)
                     else:
-                        work[one.row.name] = _work(sides[0], opened[0]["size"], seconds)
+                        work[row.name] = _work(sides[0], opened[0]["size"], seconds)
                     for side in sides:
                         side.ask("close")
                 except RequestError as error:
@@ -194,38 +198,46 @@ def _started(
     stack: ExitStack,
     counts: bool,
 ) -> Generator[str, None, _Sides]:
-    """Both sides, closed by `stack`; rows that are about starts get their round, if it `counts`."""
-    starts = [one for one in found if one.row.starts and not one.trouble]
-    first = random.randrange(2)
-    order = [first, 1 - first, 1 - first, first] if starts and counts else [first, 1 - first]
-    seconds: dict[str, tuple[list[float], list[float]]] = {one.row.name: ([], []) for one in starts}
+    """Both sides, closed by `stack`; rows about their start get a round, if it `counts`."""
+    starts = [one for one in found if one.row.kind == "start"]
+    seconds: dict[str, dict[int, float]] = {one.row.name: {} for one in starts}
     sides: dict[int, Worker] = {}
-    for k in order:
+    for k in random.sample((0, 1), 2):
         yield f"{doing}: starting the {('old', 'new')[k]} side"
-        if k in sides:
-            sides[k].close()
         began = time.perf_counter()
         side = sides[k] = openers[k]()
         stack.callback(side.close)
         for one in starts:
+            if one.trouble:
+                continue
             try:
-                seconds[one.row.name][k].append(_start_seconds(side, one.row, began))
+                opened = side.ask("open", row={**asdict(one.row), "kind": "ppo"})
+                wall = time.perf_counter() - began
+                seconds[one.row.name][k] = opened["total_cpu"] if one.row.clock == "cpu" else wall
+                side.ask("close")
             except RequestError as error:
                 one.trouble = str(error)
     for one in starts:
         if counts and not one.trouble:
-            one.note(*seconds[one.row.name])
+            one.note([seconds[one.row.name][0]], [seconds[one.row.name][1]])
     return sides[0], sides[1]
 
 
-def _start_seconds(side: Worker, row: Row, began: float) -> float:
-    """What a side, started at `began`, took to import, or to start and train a little."""
-    if row.kind == "import":
-        return float(side.started[row.clock])
-    opened = side.ask("open", row={**asdict(row), "kind": "ppo"})
-    seconds = float(opened["cpu_total"]) if row.clock == "cpu" else time.perf_counter() - began
-    side.ask("close")
+def _imports(openers: tuple[Open, Open], clock: str) -> tuple[list[float], list[float]]:
+    """Seconds that new processes of the old and of the new side took to import it."""
+    seconds: tuple[list[float], list[float]] = ([], [])
+    for k in _order(_FEWEST_TURNS):
+        side = openers[k]()
+        seconds[k].append(float(side.started[clock]))
+        side.close()
     return seconds
+
+
+def _order(turns: int) -> Iterator[int]:
+    """Whose turn it is: ABBA or BAAB, by chance."""
+    for _ in range(turns):
+        first = random.randrange(2)
+        yield from (first, 1 - first, 1 - first, first)
 
 
 def _work(side: Worker, size: int, seconds: float) -> _Work:
@@ -240,8 +252,6 @@ def _work(side: Worker, size: int, seconds: float) -> _Work:
 def _turns(sides: _Sides, work: _Work, clock: str) -> tuple[list[float], list[float]]:
     """Seconds of each slice of the old and of the new side."""
     seconds: tuple[list[float], list[float]] = ([], [])
-    for _ in range(work.turns):
-        first = random.randrange(2)
-        for k in (first, 1 - first, 1 - first, first):
-            seconds[k].append(float(sides[k].ask("run", count=work.repeats)[clock]))
+    for k in _order(work.turns):
+        seconds[k].append(float(sides[k].ask("run", count=work.repeats)[clock]))
     return seconds

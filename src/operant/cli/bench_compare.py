@@ -47,8 +47,7 @@ def compare(
         if only:
             rows = _chosen(rows, only)
         new, old = this_tree(), other_tree(against)
-        launches = 4 if any(row.starts for row in rows) else 2
-        total = (rounds + 1) * (len([row for row in rows if not row.starts]) + launches)
+        total = (rounds + 1) * (len([row for row in rows if row.kind != "start"]) + 2)
         measuring = measure(rows, partial(Side, old), partial(Side, new), rounds, seconds)
         found = [one.record(old.name, new.name) for one in follow(measuring, total)]
     if json_file != "-":
@@ -70,7 +69,8 @@ def _print_table(found: list[dict[str, Any]]) -> None:
 
     output.print(f"old: {literal(found[0]['old'])}\nnew: {literal(found[0]['new'])}\n")
     table = Table(box=None, pad_edge=False, padding=(0, 1))
-    interval = f"{LEVEL:.1%} interval" if len(found[0].get("rounds", ())) >= FEWEST else "range"
+    enough = max(len(row.get("rounds", ())) for row in found) >= FEWEST
+    interval = f"{LEVEL:.1%} interval" if enough else "range"
     for k, head in enumerate(("row", "old", "new", "new/old", interval, "verdict")):
         table.add_column(head, justify="right" if 0 < k < 5 else "left", no_wrap=True)
     for row in found:
