@@ -63,7 +63,7 @@ def other_tree(against: str) -> Tree:
     """
     folder = Path(against)
     for package in (folder / "src" / "operant", folder / "operant"):
-        if (package / "__init__.py").is_file():
+        if against and (package / "__init__.py").is_file():
             return _stored(str(folder), _files_in(package))
     if folder.is_dir() and ("/" in against or against in (".", "..")):
         raise ValueError(f"there is no src/operant/__init__.py in the folder {against}")

@@ -170,13 +170,11 @@ def measure(
             sides = yield from _started(doing, found, (old, new), stack, number > 0)
             for one in found:
                 row = one.row
-                if row.kind == "start" or one.trouble:
+                if row.kind == "start" or one.trouble or (row.kind == "import" and not number):
                     continue
                 yield f"{doing}: {row.name}"
                 if row.kind == "import":
-                    took = _imports((old, new), row.clock)
-                    if number:
-                        one.note(*took)
+                    one.note(*_imports((old, new), row.clock))
                     continue
                 try:
                     opened = [side.ask("open", row=asdict(row)) for side in sides]

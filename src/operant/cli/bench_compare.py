@@ -58,6 +58,8 @@ def compare(
 def _chosen(rows: list[Any], only: str) -> list[Any]:
     known = {row.name: row for row in rows}
     names = [name.strip() for name in only.split(",") if name.strip()]
+    if not names:
+        raise UserError(f"--only names no row; known: {', '.join(known)}")
     for name in names:
         if name not in known:
             raise UserError(f"there is no row {name!r}; known: {', '.join(known)}")
