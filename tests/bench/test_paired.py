@@ -44,8 +44,8 @@ def noisy(random: np.random.Generator, slowdown: float = 1.0) -> list[float]:
         slices *= np.where(random.random((2, 24)) < 0.2, random.uniform(1.0, 3.0, (2, 24)), 1.0)
         slices *= np.linspace(1.0, random.uniform(0.7, 1.4), 24)
         slices *= random.uniform(1.0, 1.02, (2, 1))
-        measured.note(list(slices[0]), list(slices[1] * slowdown), 1)
-    return measured.ratios
+        measured.note({"wall": (list(slices[0]), list(slices[1] * slowdown))}, 1)
+    return measured.ratios["wall"]
 
 
 def test_equal_sides_are_called_equal() -> None:

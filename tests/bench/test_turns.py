@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ class Invented:
         self.log, self.name, self.slowdown, self.cannot = log, name, slowdown, cannot
         self.random = np.random.default_rng(len(log))
         self.started = {"wall": 1.0, "cpu": self._seconds(0.2)}
+        self.waits = 1.0
         log.append(f"{name} starts")
 
     def _seconds(self, seconds: float) -> float:
@@ -39,7 +41,8 @@ class Invented:
             raise RequestError(f"{self.name}: no such thing")
         if do == "open":
             return {"size": 100, "total_cpu": self._seconds(2.0)}
-        return {"wall": self._seconds(0.001 * more.get("count", 0)), "cpu": 0.5}
+        seconds = self._seconds(0.001 * more.get("count", 0))
+        return {"wall": seconds * self.waits, "cpu": seconds}
 
     def close(self) -> None:
         self.log.append(f"{self.name} ends")
@@ -84,6 +87,24 @@ def test_ratios_are_those_of_the_speeds(slowdown: float, verdict: str) -> None:
     assert log.count("A starts") == log.count("A ends") == log.count("B ends") == 13 + 12 * 6
 
 
+def test_waiting_is_seen_by_the_wall_alone() -> None:
+    _, old, new = both(1.0)
+
+    def waiting() -> Any:
+        side = new()
+        side.waits = 1.2
+        return side
+
+    _, (cores, wall) = run(
+        measure([replace(ENV, clock="cpu"), replace(ENV, name="wall")], old, waiting, 12, 0.1)
+    )
+    record = cores.record("", "")
+    assert record["ratio"] == pytest.approx(1.0, rel=0.02)
+    assert record["wall_ratio"] == pytest.approx(1 / 1.2, rel=0.02)
+    assert record["verdict"] == "slower by wall"
+    assert wall.record("", "")["verdict"] == "slower"
+
+
 def test_turns_are_abba_and_both_sides_come_first() -> None:
     log, old, new = both(1.0)
     run(measure([ENV], old, new, 8, 0.2))
@@ -101,7 +122,7 @@ def test_what_a_side_cannot_do_is_left_out_with_the_reason() -> None:
     assert (record["name"], record["verdict"]) == ("ppo-x", "not measured")
     assert record["trouble"] == "B: no such thing"
     assert start.trouble == "B: no such thing"
-    assert len(env.ratios) == 2
+    assert len(env.ratios["wall"]) == 2
     assert log.count("A ends") == 3
 
 
@@ -122,13 +143,16 @@ def test_rows() -> None:
         *names,
         *("ppo-fused", "ppo-eager", "import", "start"),
     ]
-    there = usual_rows("cuda:0", 1, "wall")
+    assert {row.clock for row in usual_rows("cpu", 1, "auto")} == {"cpu"}
+    assert {row.clock for row in usual_rows("cpu", 2, "auto")} == {"wall"}
+    there = usual_rows("cuda:0", 1, "auto")
+    assert {row.clock for row in there} == {"wall"}
     assert [row.name for row in there if row.kind == "ppo"] == [
         *("ppo-fused", "ppo-graph", "ppo-eager")
     ]
     assert {row.device for row in there} == {"cuda:0", "cpu"}  # an import is on no device
     for device, clock in (("cuda", "cpu"), ("cpu", "sun")):
-        with pytest.raises(ValueError, match="the clock must be wall"):
+        with pytest.raises(ValueError, match="the clock must be "):
             usual_rows(device, 1, clock)
 
 

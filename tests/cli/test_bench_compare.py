@@ -78,7 +78,7 @@ def test_the_last_commit(compare: Compare) -> None:
         (["--against", "."], "there is no src/operant/__init__.py in the folder ."),
         (["--against", "HEAD", "--only", "env-chess"], "there is no row 'env-chess'; known: env-"),
         (["--against", "HEAD", "--only", ","], "--only names no row"),
-        (["--against", "HEAD", "--clock", "sun"], "the clock must be wall or cpu, got 'sun'"),
+        (["--against", "HEAD", "--clock", "sun"], "the clock must be auto, wall or cpu, got 'sun'"),
         (["--against", "HEAD", "--device", "cuda:77"], "cuda"),
     ],
 )

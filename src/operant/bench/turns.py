@@ -22,6 +22,8 @@ from operant.bench.sides import RequestError
 
 _SLICE_S = 0.02  # longer than what a scheduler gives a process at once, shorter than most bursts
 _FEWEST_TURNS = 3
+CLOCKS = ("wall", "cpu")
+"""``cpu``: the time of all cores, which does not pass while others have them."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Row:
     device: str = "cpu"
     threads: int = 1
     clock: str = "wall"
-    """``cpu``: the time of all cores, which does not pass while others have them."""
+    """One of `CLOCKS`."""
 
     @property
     def starts(self) -> bool:
@@ -49,13 +51,17 @@ class Row:
 def usual_rows(device: str, threads: int, clock: str) -> list[Row]:
     """What is measured if nothing is asked for. A GPU takes larger batches.
 
+    The clock ``auto`` is ``cpu`` where one thread of a CPU does the work, else ``wall``.
+
     Raises:
-        ValueError: an unknown clock, or that of the CPU for a GPU.
+        ValueError: an unknown clock, or that of the cores for a GPU.
     """
     gpu = device != "cpu"
-    if clock not in ("wall", "cpu") or (gpu and clock == "cpu"):
-        known = "wall for a GPU" if gpu else "wall or cpu"
+    if clock not in ("auto", *CLOCKS) or (gpu and clock == "cpu"):
+        known = "wall for a GPU" if gpu else "auto, wall or cpu"
         raise ValueError(f"the clock must be {known}, got {clock!r}")
+    if clock == "auto":
+        clock = "wall" if gpu or threads > 1 else "cpu"
     here: dict[str, Any] = {"device": device, "threads": threads, "clock": clock}
     many, few = (65536, 16384) if gpu else (4096, 1024)
     engines = ("fused", "graph", "eager") if gpu else ("fused", "eager")
@@ -76,31 +82,32 @@ def usual_rows(device: str, threads: int, clock: str) -> list[Row]:
     ]
 
 
+Seconds = dict[str, tuple[list[float], list[float]]]
+"""By clock: of the slices of the old and of the new side, of which those at the same place were
+neighbours."""
+
+
 @dataclass
 class Measured:
     """A row, and what both sides reached in it."""
 
     row: Row
-    ratios: list[float] = field(default_factory=list)
-    """Speed of the new side over that of the old one, by round."""
+    ratios: dict[str, list[float]] = field(default_factory=lambda: {"wall": [], "cpu": []})
+    """Speed of the new side over that of the old one, by clock and round."""
     old: list[float] = field(default_factory=list)
     """Its figure by round: steps a second, or the seconds that a start took."""
     new: list[float] = field(default_factory=list)
     trouble: str = ""
     """Why it was not measured, if it was not."""
 
-    def note(self, old: Sequence[float], new: Sequence[float], steps: int | None = None) -> None:
-        """Add a round.
-
-        Args:
-            old, new: seconds of the slices; those at the same place were neighbours.
-            steps: of a slice; None where the seconds themselves are the figure.
-        """
-        logs = [math.log(a / b) for a, b in zip(old, new, strict=True)]
-        self.ratios.append(math.exp(statistics.median(logs)))
-        for side, seconds in ((self.old, old), (self.new, new)):
-            median = statistics.median(seconds)
-            side.append(median if steps is None else steps / median)
+    def note(self, seconds: Seconds, steps: int | None = None) -> None:
+        """Add a round; `steps` of a slice, None where the seconds themselves are the figure."""
+        for clock, (old, new) in seconds.items():
+            logs = [math.log(a / b) for a, b in zip(old, new, strict=True)]
+            self.ratios[clock].append(math.exp(statistics.median(logs)))
+        for figures, times in zip((self.old, self.new), seconds[self.row.clock], strict=True):
+            median = statistics.median(times)
+            figures.append(median if steps is None else steps / median)
 
     def record(self, old: str, new: str) -> dict[str, Any]:
         """Flat, for JSON; `old` and `new` name the sides."""
@@ -108,17 +115,22 @@ class Measured:
         found: dict[str, Any] = {**row, "old": old, "new": new}
         if self.trouble:
             return {**found, "verdict": "not measured", "trouble": self.trouble}
-        paired = Paired.of(self.ratios)
+        paired = {clock: Paired.of(self.ratios[clock]) for clock in CLOCKS}
+        own, wall = paired[self.row.clock], paired["wall"]
+        waits = own.verdict == "equal" and wall.verdict != "equal"  # which cores do not see
         return {
             **found,
             "unit": "s" if self.row.starts else "steps/s",
             "old_figure": float(f"{statistics.median(self.old):.5g}"),
             "new_figure": float(f"{statistics.median(self.new):.5g}"),
-            "ratio": round(paired.ratio, 4),
-            "low": round(paired.low, 4),
-            "high": round(paired.high, 4),
-            "verdict": paired.verdict,
-            "rounds": [round(one, 4) for one in self.ratios],
+            "ratio": round(own.ratio, 4),
+            "low": round(own.low, 4),
+            "high": round(own.high, 4),
+            "wall_ratio": round(wall.ratio, 4),
+            "wall_low": round(wall.low, 4),
+            "wall_high": round(wall.high, 4),
+            "verdict": f"{wall.verdict} by wall" if waits else own.verdict,
+            "rounds": [round(one, 4) for one in self.ratios[self.row.clock]],
         }
 
 
@@ -174,12 +186,12 @@ def measure(
                     continue
                 yield f"{doing}: {row.name}"
                 if row.kind == "import":
-                    one.note(*_imports((old, new), row.clock))
+                    one.note(_imports((old, new)))
                     continue
                 try:
                     opened = [side.ask("open", row=asdict(row)) for side in sides]
                     if number:
-                        one.note(*_turns(sides, work[row.name], row.clock), work[row.name].steps)
+                        one.note(_turns(sides, work[row.name]), work[row.name].steps)
                     else:
                         work[row.name] = _work(sides[0], opened[0]["size"], seconds)
                     for side in sides:
@@ -198,9 +210,9 @@ def _started(
 ) -> Generator[str, None, _Sides]:
     """Both sides, closed by `stack`; rows about their start get a round, if it `counts`."""
     starts = [one for one in found if one.row.kind == "start"]
-    seconds: dict[str, dict[int, float]] = {one.row.name: {} for one in starts}
+    seconds = {one.row.name: _no_seconds() for one in starts}
     sides: dict[int, Worker] = {}
-    for k in random.sample((0, 1), 2):
+    for k in random.sample((0, 1), 2):  # once each: at place 0 of either list
         yield f"{doing}: starting the {('old', 'new')[k]} side"
         began = time.perf_counter()
         side = sides[k] = openers[k]()
@@ -210,23 +222,28 @@ def _started(
                 continue
             try:
                 opened = side.ask("open", row={**asdict(one.row), "kind": "ppo"})
-                wall = time.perf_counter() - began
-                seconds[one.row.name][k] = opened["total_cpu"] if one.row.clock == "cpu" else wall
+                seconds[one.row.name]["wall"][k].append(time.perf_counter() - began)
+                seconds[one.row.name]["cpu"][k].append(opened["total_cpu"])
                 side.ask("close")
             except RequestError as error:
                 one.trouble = str(error)
     for one in starts:
         if counts and not one.trouble:
-            one.note([seconds[one.row.name][0]], [seconds[one.row.name][1]])
+            one.note(seconds[one.row.name])
     return sides[0], sides[1]
 
 
-def _imports(openers: tuple[Open, Open], clock: str) -> tuple[list[float], list[float]]:
-    """Seconds that new processes of the old and of the new side took to import it."""
-    seconds: tuple[list[float], list[float]] = ([], [])
+def _no_seconds() -> Seconds:
+    return {clock: ([], []) for clock in CLOCKS}
+
+
+def _imports(openers: tuple[Open, Open]) -> Seconds:
+    """What new processes of both sides took to import it."""
+    seconds = _no_seconds()
     for k in _order(_FEWEST_TURNS):
         side = openers[k]()
-        seconds[k].append(float(side.started[clock]))
+        for clock in CLOCKS:
+            seconds[clock][k].append(float(side.started[clock]))
         side.close()
     return seconds
 
@@ -247,9 +264,11 @@ def _work(side: Worker, size: int, seconds: float) -> _Work:
     return _Work(count, count * size, turns)
 
 
-def _turns(sides: _Sides, work: _Work, clock: str) -> tuple[list[float], list[float]]:
-    """Seconds of each slice of the old and of the new side."""
-    seconds: tuple[list[float], list[float]] = ([], [])
+def _turns(sides: _Sides, work: _Work) -> Seconds:
+    """What the slices of both sides took."""
+    seconds = _no_seconds()
     for k in _order(work.turns):
-        seconds[k].append(float(sides[k].ask("run", count=work.repeats)[clock]))
+        took = sides[k].ask("run", count=work.repeats)
+        for clock in CLOCKS:
+            seconds[clock][k].append(float(took[clock]))
     return seconds

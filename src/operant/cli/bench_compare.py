@@ -28,8 +28,9 @@ def compare(
     device: Annotated[str, Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     threads: Annotated[int, Option(min=1, help="Of a step and of a training on a CPU.")] = 1,
     clock: Annotated[
-        str, Option(help="wall, or cpu: time that others take from a side does not count.")
-    ] = "wall",
+        str,
+        Option(help="wall, or cpu: of the cores; auto: cpu for one thread of a CPU."),
+    ] = "auto",
     json_file: Annotated[
         str, Option("--json", metavar="FILE", help="Write JSON; '-' prints it.")
     ] = "",
@@ -86,7 +87,8 @@ def _print_table(found: list[dict[str, Any]]) -> None:
     for row in found:
         if "trouble" in row:
             output.print(f"{row['name']}: {literal(row['trouble'])}", style="yellow")
-    output.print("new/old: of the speed, above 1 is faster; see docs/benchmarks.md", style="dim")
+    note = f"new/old: of the speed, by the {found[0]['clock']} clock; above 1 is faster"
+    output.print(note, style="dim")
 
 
 def _figure(value: float, unit: str) -> str:
