@@ -22,9 +22,10 @@ class Steps:
         import operant
 
         on_gpu = row["device"].startswith("cuda")
-        place: Any = {"backend": "cuda"} if on_gpu else {"workers": row["threads"]}
         make: Any = operant.make
-        self.env = make(row["env"], row["num_envs"], seed=0, copy=False, **place)
+        place = {} if on_gpu else {"workers": row["threads"]}
+        options = {"backend": row["device"], "seed": 0, "copy": False, **place}
+        self.env = make(row["env"], row["num_envs"], **options)
         self.env.reset()
         actions = self._actions()
         self.device = self.env.device if on_gpu else None
