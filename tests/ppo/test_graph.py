@@ -140,7 +140,9 @@ def test_one_read_an_iteration(nan_guard: bool) -> None:
 
     ppo = ppo_with("graph", nan_guard=nan_guard)
     ppo.learn(2 * ROLLOUT)
-    with profile(activities=[ProfilerActivity.CUDA]) as found:
+    # Without `acc_events` PyTorch (to 2.12) warns that it drops those of earlier cycles, but
+    # only in the first profile of a process: whichever test came first would fail.
+    with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as found:
         ppo.learn(5 * ROLLOUT)
         torch.cuda.synchronize()
     names = [event.name for event in found.events()]
@@ -220,12 +222,12 @@ def test_it_learns() -> None:
     assert ppo.mean_return > 200  # a random policy: 22
 
 
-def test_too_many_environments_say_how_many_would_fit() -> None:
-    free, _ = torch.cuda.mem_get_info()
-    taken = torch.empty(free - 2**30, dtype=torch.uint8, device="cuda")
+def test_too_many_environments_say_how_many_would_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Not really taken: tests of other processes need memory too.
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2**30, 2**37))
+    for name in ("memory_reserved", "memory_allocated"):
+        monkeypatch.setattr(torch.cuda, name, lambda device: 0)
     with pytest.raises(MemoryError, match=r"about [\d,]+ environments would fit"):
         operant.make("CartPole-v1", 2**24, backend="cuda")
     with pytest.raises(MemoryError, match=r"a rollout of .* about [\d,]+ environments would fit"):
         ppo_with("graph", num_envs=2**20, num_steps=512)
-    del taken
-    torch.cuda.empty_cache()

@@ -1,13 +1,19 @@
-"""``kill -9`` at any moment: the run resumes and ends with the same bits."""
+"""``kill -9`` at any moment: the run resumes and ends with the same bits.
+
+More kills, of all engines of the CPU and more environments: `benchmarks/kills.py`, which uses the
+server and the comparison below.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,21 +24,33 @@ from operant.runs.directory import find_run
 from operant.runs.logs import read_csv
 
 KILLS = 20
+ITERATIONS = 12
+VALUES = {
+    "env.num_envs": 16,
+    "ppo.num_steps": 16,
+    "ppo.epochs": 2,
+    "policy.hidden": [16],
+    "policy.normalize_obs": True,
+    "ppo.normalize_reward": True,
+    "run.total_steps": 256 * ITERATIONS,
+    "run.checkpoint_seconds": 0.0,
+    "run.keep": 2,
+    "run.threads": 1,
+}
+"""Saved after every iteration, so that most kills come while a checkpoint is written."""
 
 # A process that has imported and compiled everything, and forks one that trains when told to.
 SERVER = """
-import os, signal, sys, time
+import json, os, signal, sys, time
 import operant
+from operant.cli.target import load_env
 from operant.ppo.config_file import resolved
 from operant.ppo.session import Session
 from operant.runs.directory import find_run, runs_folder
 
-VALUES = {
-    "env.num_envs": 16, "ppo.num_steps": 16, "ppo.epochs": 2, "policy.hidden": [16],
-    "policy.normalize_obs": True, "ppo.normalize_reward": True, "run.total_steps": 256 * 12,
-    "run.checkpoint_seconds": 0.0, "run.keep": 2, "run.threads": 1,
-}
-env = operant.make("CartPole-v1", 16, autoreset_mode="SameStep")
+target, values = sys.argv[1], json.loads(sys.argv[2])
+env_class = load_env(target)
+env = operant.make(env_class, 16, autoreset_mode="SameStep")
 env.reset(seed=0)
 env.step(env.action_space.sample())
 print("ready", flush=True)
@@ -42,9 +60,11 @@ for line in sys.stdin:
     if child == 0:
         try:
             if (runs_folder() / name / "config.toml").exists():
-                session = Session.resume(find_run(name))
+                session = Session.resume(find_run(name), env_class)
             else:
-                session = Session.start(resolved("CartPole-v1", VALUES), "CartPole-v1", name)
+                session = Session.start(resolved(target, values), env_class, name)
+            if values.get("run.engine", "auto") not in ("auto", session.ppo.engine.name):
+                raise RuntimeError(session.ppo.engine_reason)
             session.train()
             os._exit(0)
         except BaseException as error:
@@ -58,9 +78,11 @@ for line in sys.stdin:
 
 
 class Server:
-    def __init__(self, environ: dict[str, str]) -> None:
+    def __init__(
+        self, environ: dict[str, str], env: str = "CartPole-v1", values: dict[str, Any] = VALUES
+    ) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", SERVER],
+            [sys.executable, "-c", SERVER, env, json.dumps(values)],
             env=environ,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -77,6 +99,10 @@ class Server:
         self.process.stdin.flush()
         return int(self.process.stdout.readline())
 
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory, unmeasured):
@@ -88,15 +114,14 @@ def server(tmp_path_factory, unmeasured):
         server = Server(unmeasured())
         assert server.train("first") == 0  # compiles: the others take as long as they take
         yield server
-    server.process.kill()
-    server.process.communicate()
+    server.close()
 
 
 def test_a_killed_run_ends_with_the_same_bits(server):
     began = time.monotonic()
     assert server.train("whole") == 0
     span = time.monotonic() - began
-    expected = _end_of("whole")
+    expected = end_of("whole")
     seed = random.randrange(10**6)
     print(f"moments from seed {seed}")
     moments = random.Random(seed)
@@ -112,9 +137,9 @@ def test_a_killed_run_ends_with_the_same_bits(server):
             pytest.fail("the kills always came too late")
         steps_before.append(_steps(name))
         assert server.train(name) == 0
-        _assert_equal(_end_of(name), expected)
+        assert_equal(end_of(name), expected)
         table = read_csv(find_run(name).csv_file)
-        assert table["iteration"].tolist() == list(range(1, 13))
+        assert table["iteration"].tolist() == list(range(1, ITERATIONS + 1))
     assert len(set(steps_before)) > 3  # the moments were different ones
 
 
@@ -135,7 +160,7 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bits(server):
     else:
         assert server.train("often") == 0
     assert kills >= 2
-    _assert_equal(_end_of("often"), _end_of("other"))
+    assert_equal(end_of("often"), end_of("other"))
 
 
 def _steps(name: str) -> int:
@@ -145,9 +170,10 @@ def _steps(name: str) -> int:
         return -1
 
 
-def _end_of(name: str) -> dict[str, np.ndarray]:
+def end_of(name: str, steps: int = VALUES["run.total_steps"]) -> dict[str, np.ndarray]:
+    """All that the last checkpoint of a finished run holds."""
     found = load_checkpoint(latest_checkpoint(find_run(name).checkpoints))
-    assert found.step == 256 * 12
+    assert found.step == steps
     return {
         f"{group}.{key}": array
         for group, part in found.arrays.items()
@@ -155,7 +181,7 @@ def _end_of(name: str) -> dict[str, np.ndarray]:
     } | {"recent": np.array(found.facts["recent"])}
 
 
-def _assert_equal(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
+def assert_equal(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
     assert set(one) == set(other)
     for name, array in one.items():
         np.testing.assert_array_equal(array, other[name], err_msg=name)

@@ -3,7 +3,8 @@ graphs and on streams, seen by other libraries, and without copies to the host."
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -225,6 +226,15 @@ def test_many_steps_are_as_many_single_ones(mode: str) -> None:
     assert torch.equal(many.action_masks(), single.action_masks())
 
 
+@pytest.fixture
+def large() -> Iterator[None]:
+    """For a test that takes much of the card: what PyTorch keeps of it, other processes lack."""
+    yield
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
+@pytest.mark.usefixtures("large")
 def test_results_of_more_numbers_than_32_bits_count() -> None:
     """2**22 environments, 128 steps: the places of observations need 64 bits."""
     free, _ = torch.cuda.mem_get_info()
@@ -413,7 +423,8 @@ def events_of(work: Callable[[], None]) -> list[str]:
     from torch.profiler import ProfilerActivity, profile
 
     torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+    both = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
+    with profile(activities=both, acc_events=True) as profiler:  # else it warns, once a process
         work()
         torch.cuda.synchronize()
     return [event.name for event in profiler.events()]

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from typer import Option
 
-from operant.cli import bench_ppo
+from operant.cli import bench_compare, bench_ppo
 from operant.cli.screen import UserError, errors, mistakes, output, short, verb
 
 app = typer.Typer(help="Measure speed, interleaved with peers.", no_args_is_help=True)
@@ -81,6 +81,7 @@ def env(
 
 
 app.command("ppo", epilog=bench_ppo.EXAMPLE)(verb(bench_ppo.ppo))
+app.command("compare", epilog=bench_compare.EXAMPLE)(verb(bench_compare.compare))
 
 
 def show_progress(measuring: Iterable[str], total: int) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+import threading
 from abc import abstractmethod
-from collections.abc import Mapping
-from functools import cached_property
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from gymnasium import spaces
@@ -20,6 +22,22 @@ from operant.vector.seeding import checked_seed
 NO_LIMIT = 2**31 - 1
 """Steps of an episode without a time limit."""
 _MAX_ENVS = 2**30
+P = ParamSpec("P")
+T = TypeVar("T")
+B = TypeVar("B", bound="BaseVecEnv")
+
+
+def one_at_a_time(
+    method: Callable[Concatenate[B, P], T],
+) -> Callable[Concatenate[B, P], T]:
+    """Mark a method that works on the memory of the batch; see `BaseVecEnv.in_use`."""
+
+    @wraps(method)
+    def guarded(self: B, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self.in_use():
+            return method(self, *args, **kwargs)
+
+    return guarded
 
 
 class BaseVecEnv(VectorEnv[Any, Any, Any]):
@@ -69,6 +87,7 @@ class BaseVecEnv(VectorEnv[Any, Any, Any]):
         self.single_action_space = self.rules.action.space
         self._was_reset = False
         self._reports_episodes = True
+        self._using = threading.Lock()
 
     @cached_property
     def observation_space(self) -> spaces.Space[Any]:  # type: ignore[override]
@@ -150,6 +169,27 @@ class BaseVecEnv(VectorEnv[Any, Any, Any]):
         state = env.State(*self._fields(index))
         call(env.render, state=state, canvas=canvas, params=self.rules.params)
         return canvas.to_array()
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """While something works on the memory of the batch: nobody else may. For engines that step
+        environments themselves; ``step``, ``reset`` and what concerns the state do it already.
+
+        Raises:
+            RuntimeError: it is in use, by another thread or by a caller of the caller.
+        """
+        if not self._using.acquire(False):
+            self._refuse_use()
+        try:
+            yield
+        finally:
+            self._using.release()
+
+    def _refuse_use(self) -> None:
+        raise RuntimeError(
+            f"this {type(self).__name__} is being stepped by another thread, or by the caller of "
+            "what steps it now; make one per thread"
+        )
 
     def _check_open(self) -> None:
         if self.closed:

@@ -20,7 +20,7 @@ from torch import Tensor
 from operant.envs.env import Env
 from operant.envs.rules import Rules
 from operant.lang.trace import FLOAT, INT
-from operant.vector.base import BaseVecEnv, asked_mask
+from operant.vector.base import BaseVecEnv, asked_mask, one_at_a_time
 from operant.vector.cards import check_memory, interpreted
 from operant.vector.seeding import checked_seed, fresh_seed
 from operant.vector.state import COUNTERS, RESULTS, checked_state
@@ -167,6 +167,7 @@ class CudaVecEnv(BaseVecEnv):
         """Launch ``reset``, ``step`` or ``observe`` on the caller's stream."""
 
     # Gymnasium's API ------------------------------------------------------------------------
+    @one_at_a_time
     def reset(
         self, *, seed: Any = None, options: Mapping[str, Any] | None = None
     ) -> tuple[Tensor, dict[str, Any]]:
@@ -195,6 +196,7 @@ class CudaVecEnv(BaseVecEnv):
         self._was_reset = True
         return self._hand_out(self._own.obs), {}
 
+    @one_at_a_time
     def step(self, actions: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, dict[str, Any]]:
         """One step of every environment: obs, reward, terminated, truncated, info.
 
@@ -217,6 +219,7 @@ class CudaVecEnv(BaseVecEnv):
             self.check_actions()
 
     # Beyond it ------------------------------------------------------------------------------
+    @one_at_a_time
     def step_many(self, actions: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, dict[str, Any]]:
         """K steps of every environment in one launch; a state of numbers stays on the chip.
 
@@ -280,6 +283,7 @@ class CudaVecEnv(BaseVecEnv):
         records = self._memory["records"][: self.num_envs]
         return {**counters, **self._own._asdict(), "records": records}
 
+    @one_at_a_time
     def get_state(self) -> dict[str, np.ndarray]:
         """See `BaseVecEnv`. Waits for the card.
 
@@ -297,6 +301,7 @@ class CudaVecEnv(BaseVecEnv):
             state[name] = array.view(_STATE_DTYPES.get(name, array.dtype)).copy()
         return state
 
+    @one_at_a_time
     def set_state(self, state: Mapping[str, Any]) -> Tensor:
         """See `BaseVecEnv`. Entries may be tensors."""
         self._check_open()

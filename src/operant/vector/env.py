@@ -18,6 +18,7 @@ from operant.vector.base import (
     BaseVecEnv,
     asked_mask,
     checked_count,
+    one_at_a_time,
     recorded_by_wrapper,
 )
 from operant.vector.buffers import Buffers
@@ -147,6 +148,7 @@ class VecEnv(BaseVecEnv):
         self.closed = False
 
     # Gymnasium's API ------------------------------------------------------------------------
+    @one_at_a_time
     def reset(
         self,
         *,
@@ -197,25 +199,33 @@ class VecEnv(BaseVecEnv):
         Raises:
             ValueError, TypeError: wrong shape, wrong kind, out of range or not finite. Nothing was
                 stepped; the batch can be used as before.
+            RuntimeError: another thread is in the middle of a step. Make a batch for each thread.
         """
-        if not self._was_reset or self.closed or self._awaits_reset:
-            self._refuse_step()
-        actions = self._taken(actions)
-        finished = self._backend.step(actions, time.perf_counter_ns() // 1000)
-        if finished < 0:
-            raise ValueError(bad_action_message(actions, self.rules.action))
-        info = self._episode_info() if finished else {}
-        obs, reward, terminated, truncated = self._results
-        if self.copy:
-            return obs.copy(), reward.copy(), terminated.copy(), truncated.copy(), info
-        return obs, reward, terminated, truncated, info
+        if not self._using.acquire(False):  # `in_use`, which takes 1 us
+            self._refuse_use()
+        try:
+            if not self._was_reset or self.closed or self._awaits_reset:
+                self._refuse_step()
+            actions = self._taken(actions)
+            finished = self._backend.step(actions, time.perf_counter_ns() // 1000)
+            if finished < 0:
+                raise ValueError(bad_action_message(actions, self.rules.action))
+            info = self._episode_info() if finished else {}
+            obs, reward, terminated, truncated = self._results
+            if self.copy:
+                return obs.copy(), reward.copy(), terminated.copy(), truncated.copy(), info
+            return obs, reward, terminated, truncated, info
+        finally:
+            self._using.release()
 
     def close_extras(self, **kwargs: Any) -> None:
         """Stop the worker threads. A closed environment refuses to step or reset."""
         if hasattr(self, "_backend"):
-            self._backend.close()
+            with self.in_use():  # a step that others are in would wait for them forever
+                self._backend.close()
 
     # Beyond it ------------------------------------------------------------------------------
+    @one_at_a_time
     def step_many(self, actions: Any, out: Steps | None = None) -> Steps:
         """K steps of every environment.
 
@@ -257,11 +267,13 @@ class VecEnv(BaseVecEnv):
         self._check_masks_known()
         return None if self.rules.mask_size == 0 else self._hand_out(self._masks)
 
+    @one_at_a_time
     def get_state(self) -> dict[str, np.ndarray]:
         """See `BaseVecEnv`."""
         self._check_open()
         return read_state(self._buffers)
 
+    @one_at_a_time
     def set_state(self, state: Mapping[str, Any]) -> np.ndarray:
         """See `BaseVecEnv`."""
         self._check_open()

@@ -218,14 +218,15 @@ class FusedEngine(BaseEngine):
         """Fill the buffer; see `Engine`."""
         table, buffer, job = self._table, self.buffer, self.job
         job.policy.eval()  # for those who look at it: nothing here depends on the mode
-        compiled = self._connect_env(step)
-        self._pack()
-        for name in ("episode_counts", "final_counts", "bad"):
-            table.arrays[name][:] = 0
-        buffer.start(compiled.arrays["obs"][: buffer.num_envs])
-        self._run("collect", self._env_tile)
-        compiled.state_changed()
-        compiled.check()
+        with job.env.in_use():
+            compiled = self._connect_env(step)
+            self._pack()
+            for name in ("episode_counts", "final_counts", "bad"):
+                table.arrays[name][:] = 0
+            buffer.start(compiled.arrays["obs"][: buffer.num_envs])
+            self._run("collect", self._env_tile)
+            compiled.state_changed()
+            compiled.check()
         self._keep_finals()
         self._check_numbers()
         if job.config.run.nan_guard and self._is_bad():
