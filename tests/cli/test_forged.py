@@ -297,7 +297,8 @@ def test_a_mistake_in_render(home: Path, cli: Cli, tmp_path: Path) -> None:
     assert cli("train", target, *FEW)[0] == 0
     code, said = cli("record", "latest", f"--env={target}", f"--out={tmp_path / 'x.gif'}")
     assert code == 2
-    assert said == f"operant: {tmp_path / 'drawn.py'}:19: IndexError: list index out of range\n"
+    file = tmp_path / "drawn.py"
+    assert said == f"operant: {file}:19: render() raised IndexError: list index out of range\n"
 
 
 @pytest.mark.parametrize("backend", ["reference", "cpu"])
@@ -310,7 +311,7 @@ def test_an_index_outside_its_array(backend: str, home: Path, cli: Cli, tmp_path
     assert code == 2
     last = said.splitlines()[-1]
     assert last.startswith(where)
-    assert "short is saved up to step 0; continue with: operant train " in last
+    assert "short is saved up to step 0; correct it and continue with: operant train " in last
     assert cli("train", long, *FEW, f"--set=env.backend={backend}", "--run-id=long")[0] == 0
     code, said = cli("eval", "long", f"--env={short}", "--episodes=1")
     assert code == 2
@@ -334,7 +335,8 @@ def test_a_file_that_cannot_be_loaded(text: str, words: str, cli: Cli, tmp_path:
     for verb in ("train", "check"):
         code, said = cli(verb, f"{tmp_path / 'broken.py'}:Env")
         assert code == 2
-        assert said.startswith(f"operant: {tmp_path / 'broken.py'}:2: {words}")
+        file = tmp_path / "broken.py"
+        assert said.startswith(f"operant: {file} cannot be imported: {file}:2: {words}")
 
 
 def test_mistakes_of_our_own_are_shown_whole(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

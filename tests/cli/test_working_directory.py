@@ -12,6 +12,7 @@ import pytest
 
 import operant
 from operant.child import python_command, python_environment
+from operant.cli.screen import UserError
 from operant.cli.target import load_env
 from operant.ppo.kernels.numba import compiled
 
@@ -31,7 +32,10 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def environment() -> dict[str, str]:
-    return python_environment() | {"PYTHONSAFEPATH": ""}  # as a user's: unsafe
+    """As a user's: unsafe, and with nothing that a command run in this process has set."""
+    ours = ("NUMBA_CACHE_DIR", "NUMBA_CACHE_LOCATOR_CLASSES")
+    found = {name: value for name, value in python_environment().items() if name not in ours}
+    return found | {"PYTHONSAFEPATH": ""}
 
 
 def run(command: list[str], environment: dict[str, str]) -> str:
@@ -125,7 +129,9 @@ def test_a_file_that_is_named_finds_what_lies_there(hostile: Path) -> None:
     before = list(sys.path)
     try:
         assert load_env("sub/walk.py:Walk").__name__ == "Walk"
-        with pytest.raises(ModuleNotFoundError, match="numexpr_is_missing"):
+        with pytest.raises(
+            UserError, match=r"walk\.py:2: ModuleNotFoundError: .*numexpr_is_missing"
+        ):
             load_env("walk.py:Walk")
     finally:
         for name in ("helper", "walk"):

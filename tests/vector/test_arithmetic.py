@@ -151,9 +151,8 @@ def test_numbers_that_do_not_fit_and_zeros() -> None:
     np.testing.assert_array_equal(edges("cpu").view(np.int32), reference.view(np.int32))
 
 
-def test_numbers_that_do_not_fit_on_triton(monkeypatch: pytest.MonkeyPatch) -> None:
-    if card_count() == 0:
-        monkeypatch.setenv("TRITON_INTERPRET", "1")
+@pytest.mark.usefixtures("interpreter")
+def test_numbers_that_do_not_fit_on_triton() -> None:
     with np.errstate(all="ignore"):  # the interpreter computes with NumPy
         found, wanted = edges("cuda"), edges("reference")
     same = (found.view(np.int32) == wanted.view(np.int32)) | (np.isnan(found) & np.isnan(wanted))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from operant.bench.trees import Tree
+from operant.child import python_command
 
 _CHILD = Path(__file__).with_name("side_child.py")
 
@@ -38,7 +38,7 @@ class Side:
         self._name = tree.name[:12] if tree.is_commit else tree.name
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the process)
         self._process = subprocess.Popen(
-            [sys.executable, "-P", str(_CHILD)],
+            python_command(str(_CHILD)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -113,7 +113,7 @@ def _imported(name: str) -> Iterator[None]:
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
         own = [f"{frame.filename}:{frame.lineno}: " for frame in frames if not is_library(frame[0])]
-        text = f"{own[-1] if own else ''}{type(error).__name__}: {error}"
+        text = f"{own[-1] if own else ''}{type(error).__name__}: {error}".removesuffix(": ")
         if isinstance(error, SyntaxError):
             text = f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}"
         raise UserError(f"{name} cannot be imported: {text}") from error
