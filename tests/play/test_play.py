@@ -14,7 +14,8 @@ from textual.pilot import Pilot
 from textual.widgets import Static
 
 from operant.cli import main
-from operant.cli.play import find_env, make_app
+from operant.cli.play import make_app
+from operant.cli.target import load_env
 from operant.envs import prospector_map as belt
 from operant.envs.cartpole import CartPole
 from operant.envs.prospector import SEASON, Prospector
@@ -185,7 +186,7 @@ def test_a_row_of_a_shrunk_picture_has_the_means() -> None:
     "name", ["Prospector", "prospector", "Prospector-v0", "operant/Prospector-v0"]
 )
 def test_names(name: str) -> None:
-    assert find_env(name) is Prospector
+    assert load_env(name) is Prospector
 
 
 @pytest.mark.parametrize(

@@ -59,9 +59,9 @@ def env(
 ) -> None:
     """Environment steps per second: ours and others', taking turns, median of several rounds."""
     from operant.bench.env import contenders, measure, records
-    from operant.cli.target import load_env
+    from operant.cli.target import env_name, load_env
 
-    chosen = env_ids or ["CartPole-v1"]
+    chosen = [env_name(name) for name in env_ids or ["CartPole-v1"]]
     names = [peer for peer in peers.split(",") if peer]
     with mistakes():
         everyone = contenders(

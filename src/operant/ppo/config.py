@@ -125,7 +125,8 @@ class RunConfig(_Checked):
         30.0, "time between checkpoints; 0: after each iteration", least=0.0
     )
     keep: int = option(3, "checkpoints kept, besides the best", least=1)
-    eval_episodes: int = option(100, "episodes of the final evaluation; 0: none", least=0)
+    eval_episodes: int = option(100, "episodes of an evaluation; 0: none at the end", least=0)
+    eval_every: int = option(0, "steps between evaluations while training; 0: never", least=0)
     nan_guard: bool = option(True, "stop at the first number that is not finite")
     tensorboard: bool = option(False, "also write TensorBoard events")
     wandb: bool = option(False, "also log to Weights & Biases")
@@ -151,6 +152,12 @@ class Config:
             raise ValueError(
                 f"ppo.minibatches is {self.ppo.minibatches}, but a rollout has only {batch} "
                 f"samples (env.num_envs {self.env.num_envs} x ppo.num_steps {self.ppo.num_steps})"
+            )
+
+        if self.run.eval_every and not self.run.eval_episodes:
+            raise ValueError(
+                f"run.eval_every is {self.run.eval_every}, but run.eval_episodes is 0: there would "
+                "be nothing to play"
             )
 
     def replaced(self, values: Mapping[str, Any]) -> Config:

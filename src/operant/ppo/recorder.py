@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 
 import numpy as np
 
 from operant.ppo.callbacks import Callback
+from operant.ppo.evaluator import EVAL_METRICS
 from operant.ppo.snapshot import snapshot
 from operant.ppo.trainer import METRICS, PPO
 from operant.runs.checkpoint import (
@@ -46,7 +48,8 @@ class Recorder(Callback):
         self.run = run
         self.notes: list[str] = []
         options = ppo.config.run
-        self.csv = CsvLog.resume(run.csv_file, METRICS, "iteration", ppo.iteration)
+        self.fields = (*METRICS, *(EVAL_METRICS if options.eval_every else ()))
+        self.csv = CsvLog.resume(run.csv_file, self.fields, "iteration", ppo.iteration)
         self.logs: list[Log] = [JsonlLog.resume(run.jsonl_file, "iteration", ppo.iteration)]
         if options.tensorboard:
             from operant.runs.trackers import TensorBoardLog
@@ -61,10 +64,10 @@ class Recorder(Callback):
             self.logs.append(wandb)
         self.live = MetricsWriter(
             run.mmap_file,
-            (*METRICS, *HARDWARE),
+            (*self.fields, *HARDWARE),
             run_id=run.id,
             capacity=_HISTORY,
-            history=_history(run.csv_file),
+            history=_history(run.csv_file, self.fields),
         )
         self.live.say(Status.STARTING)
         self.hardware = Hardware(ppo.device.index if ppo.device.type == "cuda" else None)
@@ -77,23 +80,33 @@ class Recorder(Callback):
 
     def on_update(self, ppo: PPO, metrics: dict[str, float]) -> None:
         """Write a row everywhere; save a checkpoint if it is time."""
-        known = {name: metrics[name] for name in METRICS}
+        known = {name: metrics.get(name, math.nan) for name in self.fields}
         self.csv.write(known)
         for log in self.logs:
             log.write(metrics)  # with what other callbacks added
-        self.live.append([*(metrics[name] for name in METRICS), *self.hardware.figures()])
+        self.live.append([*known.values(), *self.hardware.figures()])
         if self.live.status is not Status.RUNNING:
             self.live.say(Status.RUNNING)
-        if time.monotonic() - self._saved_at >= ppo.config.run.checkpoint_seconds:
-            self.save(ppo)
+        score = metrics.get("eval/return", math.nan)
+        due = time.monotonic() - self._saved_at >= ppo.config.run.checkpoint_seconds
+        if due or self._is_best(score):
+            self.save(ppo, score)
 
-    def save(self, ppo: PPO) -> Path:
-        """Save a checkpoint now; the best so far is marked, old ones are removed."""
-        folder, score = self.run.checkpoints, ppo.mean_return
+    def _is_best(self, score: float) -> bool:
+        return math.isfinite(score) and (self._best is None or score > self._best)
+
+    def save(self, ppo: PPO, evaluated: float = math.nan) -> Path:
+        """Save a checkpoint now; the best so far is marked, old ones are removed.
+
+        `evaluated` is the mean return of an evaluation of just this policy. Where the run has
+        evaluations, they alone say what is best; else the mean return of training does.
+        """
+        folder = self.run.checkpoints
+        score = evaluated if ppo.config.run.eval_every else ppo.mean_return
         if ppo.iteration:
             self.live.say(Status.SAVING)
         path = save_checkpoint(folder, ppo.steps, *snapshot(ppo))
-        if np.isfinite(score) and (self._best is None or score > self._best):
+        if self._is_best(score):
             mark_best(folder, ppo.steps, score)
             self._best = score
         prune_checkpoints(folder, ppo.config.run.keep)
@@ -111,9 +124,9 @@ class Recorder(Callback):
             log.close()
 
 
-def _history(csv_file: Path) -> list[list[float]]:
+def _history(csv_file: Path, fields: tuple[str, ...]) -> list[list[float]]:
     table = read_csv(csv_file)
-    columns = [table[name][-_HISTORY:] for name in METRICS]
+    columns = [table[name][-_HISTORY:] for name in fields]
     unknown = [np.full(len(columns[0]), np.nan) for _ in HARDWARE]
     rows: list[list[float]] = np.column_stack(columns + unknown).tolist()
     return rows
