@@ -126,7 +126,7 @@ def train(
     if as_json:
         print(json.dumps(report))
     else:
-        print_report(report, advice)
+        print_report(report, advice, session.evaluator is not None)
 
 
 class Given(NamedTuple):

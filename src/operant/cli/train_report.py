@@ -11,6 +11,8 @@ from operant.cli.screen import literal, output, short
 if TYPE_CHECKING:
     from operant.ppo.session import Session
 
+_EVALUATIONS = ("eval", "eval_sampled")
+
 
 @dataclass(frozen=True)
 class Advice:
@@ -37,26 +39,27 @@ def saved(session: Session) -> str:
     return f"{session.run.id} is saved up to step {session.recorder.saved_step or 0:,}"
 
 
-def figure(value: float) -> str:
-    """A return: two decimals where it is small."""
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+def figure(value: float, like: float | None = None) -> str:
+    """A return: one decimal, or two where it is small; as many as `like` has, beside that."""
+    return f"{value:.1f}" if abs(value if like is None else like) >= 10 else f"{value:.2f}"
 
 
 def reached(report: dict[str, Any]) -> str:
     """The returns of a report: greedy and sampled, or of training where it was not evaluated."""
     if report["eval_return"] is not None:
-        greedy, sampled = (
-            f"{figure(report[f'{name}_return'])} +- {figure(report[f'{name}_std'])}"
-            for name in ("eval", "eval_sampled")
-        )
+        pairs = [(report[f"{name}_return"], report[f"{name}_std"]) for name in _EVALUATIONS]
+        greedy, sampled = (f"{figure(mean)} +- {figure(std, mean)}" for mean, std in pairs)
         return f"return {greedy} greedy, {sampled} sampled"
     if report["mean_return"] is not None:
         return f"not evaluated; mean return {figure(report['mean_return'])} of the last episodes"
     return "not evaluated; no episode has ended"
 
 
-def print_report(report: dict[str, Any], advice: Advice) -> None:
-    """Of one run: three lines, of which the first two fit 80 columns."""
+def print_report(report: dict[str, Any], advice: Advice, evaluated: bool = False) -> None:
+    """Of one run: a few lines that fit 80 columns, but for a command to be copied.
+
+    `evaluated`: it was evaluated while it trained, so that it is known which policy was best.
+    """
     speed = (
         f"{report['steps']:,} steps in {report['seconds']:.1f} s ({short(report['sps'])} steps/s)"
     )
@@ -72,4 +75,7 @@ def print_report(report: dict[str, Any], advice: Advice) -> None:
         speed = f"over {report['eval_episodes']} episodes each; {speed}"
     output.print(text, highlight=False, soft_wrap=True)
     output.print(speed, highlight=False, soft_wrap=True)
+    if evaluated and report["best_step"] not in (None, report["steps"]):
+        text = f"best {figure(report['best_return'])} at step {report['best_step']:,}"
+        output.print(f"{text}: --checkpoint best", highlight=False)
     output.print(literal(advice.evaluate), style="dim", highlight=False, soft_wrap=True)

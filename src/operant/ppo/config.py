@@ -154,12 +154,6 @@ class Config:
                 f"samples (env.num_envs {self.env.num_envs} x ppo.num_steps {self.ppo.num_steps})"
             )
 
-        if self.run.eval_every and not self.run.eval_episodes:
-            raise ValueError(
-                f"run.eval_every is {self.run.eval_every}, but run.eval_episodes is 0: there would "
-                "be nothing to play"
-            )
-
     def replaced(self, values: Mapping[str, Any]) -> Config:
         """A copy with values replaced by dotted name, such as ``{"ppo.clip": 0.1}``.
 

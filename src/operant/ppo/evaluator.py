@@ -23,10 +23,12 @@ class Evaluator(Callback):
     the same figures as one that was not interrupted.
 
     Raises:
-        ValueError: the environment has no time limit, so an episode might never end.
+        ValueError: no episodes are asked for, or they might never end for want of a time limit.
     """
 
     def __init__(self, ppo: PPO) -> None:
+        if not ppo.config.run.eval_episodes:
+            raise ValueError("run.eval_every needs run.eval_episodes of at least 1, got 0")
         check_limit(ppo.env.rules.env, ppo.config.env)
         self._every = ppo.config.run.eval_every
         self._look_ahead(ppo)

@@ -39,6 +39,7 @@ class Recorder(Callback):
             dropped, so that each iteration is in the files once.
 
     Attributes:
+        best: step and score of the best checkpoint; None before there is one.
         notes: what the user should know, a sentence each.
     """
 
@@ -72,7 +73,7 @@ class Recorder(Callback):
         self.live.say(Status.STARTING)
         self.hardware = Hardware(ppo.device.index if ppo.device.type == "cuda" else None)
         try:
-            self._best = _forget_after(run.checkpoints, ppo.steps)
+            self.best = _forget_after(run.checkpoints, ppo.steps)
             self.save(ppo)  # from here on a kill loses nothing that cannot be resumed
         except BaseException:
             self.close(Status.FAILED)
@@ -93,7 +94,7 @@ class Recorder(Callback):
             self.save(ppo, score)
 
     def _is_best(self, score: float) -> bool:
-        return math.isfinite(score) and (self._best is None or score > self._best)
+        return math.isfinite(score) and (self.best is None or score > self.best[1])
 
     def save(self, ppo: PPO, evaluated: float = math.nan) -> Path:
         """Save a checkpoint now; the best so far is marked, old ones are removed.
@@ -108,7 +109,7 @@ class Recorder(Callback):
         path = save_checkpoint(folder, ppo.steps, *snapshot(ppo))
         if self._is_best(score):
             mark_best(folder, ppo.steps, score)
-            self._best = score
+            self.best = ppo.steps, score
         prune_checkpoints(folder, ppo.config.run.keep)
         self.saved_step, self._saved_at = ppo.steps, time.monotonic()
         if ppo.iteration:
@@ -132,8 +133,8 @@ def _history(csv_file: Path, fields: tuple[str, ...]) -> list[list[float]]:
     return rows
 
 
-def _forget_after(folder: Path, step: int) -> float | None:
-    """Remove checkpoints of a future that will not be; the score of the best one before it."""
+def _forget_after(folder: Path, step: int) -> tuple[int, float] | None:
+    """Remove checkpoints of a future that will not be; step and score of the best before it."""
     try:
         best = read_best(folder)
         good = best is None or best[0] <= step
@@ -145,4 +146,4 @@ def _forget_after(folder: Path, step: int) -> float | None:
     for path in reversed(list_checkpoints(folder)):
         if int(path.name) > step:
             discard(path)
-    return None if best is None else best[1]
+    return best

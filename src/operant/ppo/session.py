@@ -199,7 +199,7 @@ class Session:
 
     def report(self, evaluation: Evaluated | None) -> dict[str, Any]:
         """What the run came to, for JSON. Solved or not is a question to the greedy policy."""
-        ppo = self.ppo
+        ppo, best = self.ppo, self.recorder.best
         threshold = ppo.env.rules.env.reward_threshold
         reached = ppo.mean_return if evaluation is None else evaluation.greedy.mean_return
         return {
@@ -213,6 +213,8 @@ class Session:
             "sps": round(ppo.steps / ppo.seconds) if ppo.seconds else 0,
             "mean_return": _number(ppo.mean_return),
             **_evaluation_report(evaluation),
+            "best_step": None if best is None else best[0],
+            "best_return": None if best is None else _number(best[1]),
             "reward_threshold": threshold,
             "solved": None if threshold is None else bool(reached >= threshold),
             "engine": ppo.engine.name,
