@@ -11,6 +11,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 import operant
+from operant import paths
 from operant.ppo.callbacks import Callback
 from operant.ppo.config_file import resolved
 from operant.ppo.evaluator import EVAL_METRICS, Evaluator
@@ -41,6 +42,9 @@ VALUES = {
 
 @pytest.fixture(autouse=True)
 def _home(tmp_path, monkeypatch):
+    kernels = paths.home() / "kernels"  # compiled once for all tests
+    kernels.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "kernels").symlink_to(kernels)
     monkeypatch.setenv("OPERANT_HOME", str(tmp_path))
 
 

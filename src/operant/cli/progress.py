@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from types import TracebackType
 
@@ -25,6 +26,7 @@ class TrainProgress(Callback):
         self._total = ppo.config.run.total_steps
         self._began, self._from = time.monotonic(), ppo.steps
         self._last_line = self._began
+        self._evaluated = math.nan
         self._bar: Progress | None = None
         if errors.is_terminal:
             self._bar = Progress(
@@ -59,6 +61,9 @@ class TrainProgress(Callback):
         text = f"{short(ppo.steps)}/{short(self._total)} steps, {short(speed)} steps/s"
         if ppo.recent:
             text += f", return {metrics['mean_return']:.1f}"
+        self._evaluated = metrics.get("eval/return", self._evaluated)
+        if math.isfinite(self._evaluated):
+            text += f", eval {self._evaluated:.1f}"
         if self._bar is not None:
             self._bar.update(self._task, completed=min(ppo.steps, self._total), description=text)
         elif now - self._last_line >= max(_LINE_EVERY_S, _LINE_EVERY * (now - self._began)):
