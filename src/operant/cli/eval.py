@@ -62,7 +62,11 @@ def evaluate(
             )
             found["greedy" if how else "sampled"] = _figures(result)
     if as_json:
-        known = {"run": run, "env": opened.config.env.id, "checkpoint": opened.checkpoint.name}
+        known: dict[str, Any] = {
+            "run": run,
+            "env": opened.config.env.id,
+            "checkpoint": opened.checkpoint.name,
+        }
         known |= {"episodes": episodes, "seed": seed, "deterministic": "greedy" in found}
         print(json.dumps(_report(known, found)))
         return
