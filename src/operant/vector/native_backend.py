@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from operant.envs.native_rules import NativeRules
+from operant.envs.rules import Rules
 from operant.lang.trace import INT
 from operant.vector.buffers import Buffers
 from operant.vector.native_abi import STREAM
@@ -83,6 +84,9 @@ class NativeBackend:
 
     def state_changed(self) -> None:
         """Nothing is kept outside the buffers."""
+
+    def use(self, rules: Rules) -> None:
+        """A library has no parameters."""
 
     def step(self, actions: np.ndarray, now_us: int) -> int:
         """One step of every environment; how many finished, or -1 if an action is bad.
