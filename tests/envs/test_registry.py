@@ -104,9 +104,8 @@ def test_an_environment_of_gymnasiums_own_is_told_from_a_typing_error(env_id: st
     with pytest.raises(ValueError) as caught:
         operant.make(env_id)
     assert str(caught.value) == (
-        f"{env_id!r} is an environment of Gymnasium's own, which cannot be trained yet; operant "
-        "trains environments that are written for it: those that `operant envs` lists, your own "
-        "class of operant.Env, and games in C."
+        f"{env_id!r} is one of Gymnasium's own environments, which cannot be trained yet; operant "
+        "trains what `operant envs` lists, your own classes of operant.Env, and games in C."
     )
 
 

@@ -107,7 +107,7 @@ def test_a_file_is_not_a_checkpoint(tmp_path: Path) -> None:
 
 
 # Copies -----------------------------------------------------------------------------------------
-WAYS = [lambda ppo: pickle.loads(pickle.dumps(ppo)), copy.deepcopy]
+WAYS = [lambda ppo: pickle.loads(pickle.dumps(ppo)), copy.deepcopy, copy.copy]
 
 
 @pytest.mark.parametrize("way", WAYS)

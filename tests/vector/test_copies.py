@@ -12,7 +12,7 @@ import pytest
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 import operant
-from operant.envs import CartPoleVecEnv
+from operant.envs import CartPole, CartPoleVecEnv
 from operant.vector.native import load
 
 WAYS = [lambda env: pickle.loads(pickle.dumps(env)), copy.deepcopy, copy.copy]
@@ -103,6 +103,18 @@ def test_a_library(build_library: Any) -> None:
     twin = pickle.loads(pickle.dumps(env))
     assert twin.rules.env is env.rules.env
     check_same(env, twin, 5)
+
+
+def test_a_class_that_pickle_cannot_find() -> None:
+    class Inside(CartPole):
+        pass
+
+    env = operant.make(Inside, N, backend="reference")
+    env.reset(seed=1)
+    env.action_space.seed(1)
+    with pytest.raises(TypeError, match=r"Inside is defined inside a function.*env\.get_state\(\)"):
+        pickle.dumps(env)
+    check_same(env, copy.deepcopy(env), 5)
 
 
 def test_a_closed_batch_has_no_state_to_copy() -> None:

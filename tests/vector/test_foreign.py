@@ -23,17 +23,17 @@ def of_gymnasium() -> Any:
 @pytest.mark.parametrize(
     ("make", "advice"),
     [
-        (of_gymnasium, "; environments of Gymnasium's own cannot be trained yet: operant trains "),
+        (of_gymnasium, "; Gymnasium's own environments cannot be trained yet; operant trains "),
         (
             lambda: gymnasium.make_vec("Blackjack-v1", num_envs=2, vectorization_mode="sync"),
-            "; environments of Gymnasium's own cannot be trained yet: operant trains ",
+            "; Gymnasium's own environments cannot be trained yet; operant trains ",
         ),
         (
             lambda: gymnasium.make("CartPole-v1"),
             ", which is Gymnasium's; operant has one of its own: pass 'CartPole-v1'",
         ),
-        (lambda: gymnasium.Env, "; environments of Gymnasium's own cannot be trained yet: "),
-        (lambda: of_gymnasium, "; pass the class or its id, not a function that makes one: "),
+        (lambda: gymnasium.Env, "; Gymnasium's own environments cannot be trained yet; "),
+        (lambda: of_gymnasium, "; pass the class or its id, not a function that makes one; "),
         (lambda: gymnasium.make(OURS), ", one environment in a wrapper; to run many pass 'CartP"),
         (
             lambda: RecordEpisodeStatistics(gymnasium.make_vec(OURS, num_envs=2)),

@@ -5,8 +5,7 @@ from __future__ import annotations
 import gymnasium
 
 TRAINABLE = (
-    "operant trains environments that are written for it: those that `operant envs` lists, your "
-    "own class of operant.Env, and games in C"
+    "operant trains what `operant envs` lists, your own classes of operant.Env, and games in C"
 )
 """What there is to train today."""
 

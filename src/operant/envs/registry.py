@@ -74,7 +74,7 @@ def get_env(env_id: str) -> type[Env]:
     names = env_ids()
     if is_gymnasiums(name) and bare_name(name) not in map(bare_name, names):
         raise ValueError(
-            f"{env_id!r} is an environment of Gymnasium's own, which cannot be trained yet; "
+            f"{env_id!r} is one of Gymnasium's own environments, which cannot be trained yet; "
             f"{TRAINABLE}."
         )
     lower = {known.lower(): known for known in names}
@@ -82,7 +82,7 @@ def get_env(env_id: str) -> type[Env]:
     if near:
         meant = " or ".join(lower[known] for known in near)
         raise ValueError(f"unknown environment {env_id!r}; did you mean {meant}?")
-    raise ValueError(f"unknown environment {env_id!r}; there are {', '.join(names)}. {TRAINABLE}.")
+    raise ValueError(f"unknown environment {env_id!r}; there are {', '.join(names)}.")
 
 
 def id_of(env: type[Env]) -> str | None:

@@ -11,7 +11,7 @@ from operant.envs.env import Env
 from operant.ppo.snapshot import locate, restored, snapshot
 from operant.runs.checkpoint import Checkpoint, CheckpointError
 from operant.runs.directory import find_run, list_runs
-from operant.vector.copies import env_key, env_of
+from operant.vector.copies import env_of
 
 if TYPE_CHECKING:
     from operant.ppo.trainer import PPO
@@ -59,9 +59,9 @@ def find_saved(path: str | Path) -> Path:
     return locate(where)
 
 
-def description(ppo: PPO) -> tuple[Any, ...]:
-    """All that `made_again` needs to know: a snapshot, the environment class and the policy."""
-    return type(ppo), env_key(ppo.env.rules.env), ppo.policy, *snapshot(ppo)
+def description(ppo: PPO, key: type[Env] | str) -> tuple[Any, ...]:
+    """All that `made_again` needs to know of a trainer; `key` stands for its environment class."""
+    return type(ppo), key, ppo.policy, *snapshot(ppo)
 
 
 def made_again(

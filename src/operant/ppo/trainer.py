@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple, Never
 
@@ -28,6 +29,7 @@ from operant.ppo.recent import Recent
 from operant.ppo.schedule import scheduled
 from operant.ppo.threads import one_thread_an_operation
 from operant.vector.base import BaseVecEnv
+from operant.vector.copies import env_key
 
 WINDOW = 100
 """Episodes that ``mean_return`` and ``mean_length`` look back on."""
@@ -353,7 +355,15 @@ class PPO:
     def __reduce__(self) -> tuple[Any, ...]:
         from operant.ppo.saved import description, made_again
 
-        return made_again, description(self)
+        return made_again, description(self, env_key(self.env.rules.env))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> PPO:
+        from operant.ppo.saved import description, made_again
+
+        return made_again(*deepcopy(description(self, self.env.rules.env), memo))
+
+    def __copy__(self) -> PPO:
+        return deepcopy(self)  # two trainers of one policy would undo each other's work
 
     def __repr__(self) -> str:
         reached = f", mean return {self.mean_return:.1f}" if self.recent else ""

@@ -18,7 +18,7 @@ from gymnasium.vector.utils import batch_space
 
 from operant.envs.env import Env
 from operant.envs.rules import Rules, call
-from operant.vector.copies import description, made_again
+from operant.vector.copies import description, env_key, made_again
 from operant.vector.foreign import not_an_env
 from operant.vector.parameters import is_parameter, with_parameter
 from operant.vector.seeding import checked_seed
@@ -246,7 +246,10 @@ class BaseVecEnv(VectorEnv[Any, Any, Any]):
         return values
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return made_again, description(self)
+        return made_again, description(self, env_key(self.rules.env))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> BaseVecEnv:
+        return made_again(*deepcopy(description(self, self.rules.env), memo))
 
     def __copy__(self) -> BaseVecEnv:
         return deepcopy(self)  # a batch shares nothing, random generators of spaces neither

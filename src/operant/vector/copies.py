@@ -23,8 +23,8 @@ _KEPT = (
 """Attributes that a copy takes over although ``__init__`` makes them."""
 
 
-def description(batch: BaseVecEnv) -> tuple[Any, ...]:
-    """All that `made_again` needs to know.
+def description(batch: BaseVecEnv, key: type[Env] | str) -> tuple[Any, ...]:
+    """All that `made_again` needs to know of a batch; `key` stands for its environment class.
 
     Raises:
         ValueError: the batch is closed.
@@ -35,11 +35,20 @@ def description(batch: BaseVecEnv) -> tuple[Any, ...]:
     state = batch.get_state() if batch._was_reset or batch.closed else None
     own = vars(batch)
     attributes = {name: own[name] for name in own if name in _KEPT or name not in batch._built}
-    return type(batch), maker, env_key(batch.rules.env), options, state, attributes
+    return type(batch), maker, key, options, state, attributes
 
 
 def env_key(env: type[Env]) -> type[Env] | str:
-    """What stands for an environment class in a pickle: itself, or the file of a library."""
+    """What stands for an environment class in a pickle: itself, or the file of a library.
+
+    Raises:
+        TypeError: a class made inside a function, which pickle cannot find again.
+    """
+    if "<locals>" in env.__qualname__:
+        raise TypeError(
+            f"{env.__qualname__} is defined inside a function, where pickle cannot find it; define "
+            "it at the top of a module, or keep env.get_state(), for PPO ppo.save()"
+        )
     return str(env.native_library.path) if issubclass(env, NativeEnv) else env
 
 

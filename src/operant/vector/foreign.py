@@ -24,14 +24,14 @@ def not_an_env(value: Any) -> str:
     if isinstance(inside, SingleEnv):
         name = id_of(inside.env_class) or inside.env_class.__qualname__
         return f"{got}, one environment in a wrapper; to run many pass {name!r}"
-    name = getattr(getattr(value, "spec", None), "id", None)
-    if name in env_ids():
-        return f"{got}, which is Gymnasium's; operant has one of its own: pass {name!r}"
+    theirs = getattr(getattr(value, "spec", None), "id", None)
+    if theirs in env_ids():
+        return f"{got}, which is Gymnasium's; operant has one of its own: pass {theirs!r}"
     kinds = (gymnasium.Env, VectorEnv)
     if isinstance(value, kinds) or (isinstance(value, type) and issubclass(value, kinds)):
-        return f"{got}; environments of Gymnasium's own cannot be trained yet: {TRAINABLE}"
+        return f"{got}; Gymnasium's own environments cannot be trained yet; {TRAINABLE}"
     if callable(value) and not isinstance(value, type):
-        return f"{got}; pass the class or its id, not a function that makes one: {TRAINABLE}"
+        return f"{got}; pass the class or its id, not a function that makes one; {TRAINABLE}"
     return got
 
 
