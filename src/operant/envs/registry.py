@@ -82,7 +82,10 @@ def get_env(env_id: str) -> type[Env]:
     if near:
         meant = " or ".join(lower[known] for known in near)
         raise ValueError(f"unknown environment {env_id!r}; did you mean {meant}?")
-    raise ValueError(f"unknown environment {env_id!r}; there are {', '.join(names)}.")
+    raise ValueError(
+        f"unknown environment {env_id!r}; there are {', '.join(names)}; other environments of "
+        "Gymnasium's cannot be trained yet."
+    )
 
 
 def id_of(env: type[Env]) -> str | None:
