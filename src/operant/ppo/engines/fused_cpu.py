@@ -264,7 +264,7 @@ class FusedEngine(BaseEngine):
         compiled = env.compiled
         assert compiled is not None
         arrays = compiled.arrays
-        actions = [arrays[f"action_{k}"].ctypes.data for k in range(self._plan.parts)]
+        actions = [action.ctypes.data for action in compiled.actions]
         named = ("obs", "final_obs", "reward", "terminated", "truncated", "finished")
         table.set(
             env_step=compiled.step_address,
