@@ -54,6 +54,34 @@ class Walk(operant.Env):
         return state.place, state.age
 
 
+class Strides(Walk):
+    """The same with -DMULTI: which way, and how far."""
+
+    observation_space = MultiDiscrete([9, 1000])
+    action_space = MultiDiscrete([3, 2])
+
+    def step(state: Any, action: Any, random: Any) -> Any:
+        by = where(random[0] < np.float32(0.1), 0, (action[0] - 1) * (1 + action[1]))
+        place = clip(state.place + by, 0, 8)
+        over = (place == 0) | (place == 8)
+        return Walk.State(place, state.age + 1), where(place == 8, 1.0, -0.01), over
+
+    def action_mask(state: Any) -> Any:
+        return (True,) * 5
+
+
+class Push(Walk):
+    """The same with -DCONTINUOUS."""
+
+    action_space = Box(-1.0, 1.0, (1,))
+
+    def step(state: Any, action: Any, random: Any) -> Any:
+        return Walk.step(state, where(action[0] > 0.0, 1, 0), random)
+
+
+TWINS = {"": Walk, "-DMULTI": Strides, "-DCONTINUOUS": Push}
+
+
 @pytest.fixture(scope="module")
 def walk(build_library: Build) -> type[operant.Env]:
     return load(build_library(WALK), trial=False)
@@ -113,11 +141,16 @@ def test_random_numbers_are_those_of_the_library(build_library: Build) -> None:
 
 
 @pytest.mark.parametrize("mode", ["SameStep", "NextStep", "Disabled"])
-@pytest.mark.parametrize("workers", [1, 3])
-def test_a_game_in_c_is_the_same_game(walk: type[operant.Env], mode: str, workers: int) -> None:
+@pytest.mark.parametrize(
+    ("flag", "workers"), [("", 1), ("", 3), ("-DMULTI", 3), ("-DCONTINUOUS", 1)]
+)
+def test_a_game_in_c_is_the_same_game(
+    build_library: Build, flag: str, mode: str, workers: int
+) -> None:
     options: dict[str, Any] = {"seed": 3, "autoreset_mode": mode}
-    ours = operant.make(walk, 37, workers=workers, **options)
-    theirs = operant.make(Walk, 37, backend="reference", **options)
+    game = load(build_library(WALK, *filter(None, [flag])), trial=False)
+    ours = operant.make(game, 37, workers=workers, **options)
+    theirs = operant.make(TWINS[flag], 37, backend="reference", **options)
     assert_equal([ours.reset()[0]], [theirs.reset()[0]])
     found = trajectory(ours, 100)
     assert_equal(found, trajectory(theirs, 100))
@@ -296,11 +329,12 @@ def weights(ppo: PPO) -> list[np.ndarray]:
     return [tensor.numpy().copy() for tensor in ppo.policy.state_dict().values()]
 
 
-def test_ppo_trains_and_resumes_to_the_bit(snake: type[operant.Env], tmp_path: Path) -> None:
-    ppo = PPO(snake, seed=1, engine="fused", **SMALL)
-    assert ppo.engine.name == "eager"
-    assert "the fused engine cannot do this job: " in ppo.engine_reason
-    assert "these run on backend 'native'" in ppo.engine_reason
+@pytest.mark.parametrize("engine", ["eager", "fused"])
+def test_ppo_trains_and_resumes_to_the_bit(
+    snake: type[operant.Env], engine: str, tmp_path: Path
+) -> None:
+    ppo = PPO(snake, seed=1, engine=engine, **SMALL)
+    assert ppo.engine.name == engine
     before = weights(ppo)
     ppo.learn(3 * 128)
     assert ppo.episodes > 0

@@ -116,8 +116,7 @@ def choose_backend(name: Any, rules: Rules | None = None) -> Choice:
     if name == "reference":
         return Choice("reference", "asked for", False, _create_reference)
     if name == "cpu":
-        if not _has_numba():
-            raise ValueError("backend 'cpu' needs numba, which is not installed: pip install numba")
+        _check_numba("cpu")
         return Choice("cpu", "asked for", True, _create_compiled)
     if name == "auto":
         if _has_numba():
@@ -134,6 +133,7 @@ def _choose_for_library(name: Any, rules: NativeRules) -> Choice:
             f"{rules.env.__qualname__} is a compiled library, which backend 'native' plays and no "
             f"other; got {name!r}"
         )
+    _check_numba("native")
     reason = "asked for" if name == "native" else "auto: it is a compiled library"
     return Choice("native", reason, True, _create_compiled)
 
@@ -143,6 +143,13 @@ def host_backend(env: object = None) -> str:
     if is_native(env):
         return "native"
     return "cpu" if _has_numba() else "reference"
+
+
+def _check_numba(backend: str) -> None:
+    if not _has_numba():
+        raise ValueError(
+            f"backend {backend!r} needs numba, which is not installed: pip install numba"
+        )
 
 
 def _has_numba() -> bool:

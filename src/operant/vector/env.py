@@ -302,7 +302,7 @@ class VecEnv(BaseVecEnv):
     @property
     def compiled(self) -> NumbaBackend | None:
         """The compiled kernels and their memory, for engines that step environments themselves;
-        None on other backends. Who does so calls its `state_changed` afterwards.
+        None on ``"reference"``. Who does so calls its `state_changed` afterwards.
 
         Raises:
             ValueError: closed, or never reset.

@@ -184,10 +184,9 @@ def load_kernels(rules: Rules) -> ModuleType:
     Raises:
         CompileError: the compiler refused them.
     """
-    if isinstance(rules, NativeRules):
-        with compiling(rules.env, "native"):
-            source = native_kernels_source(rules, __version__, _fingerprint())
-            return load_module("libraries", source)
+    if isinstance(rules, NativeRules):  # the text is the same for every library
+        source = native_kernels_source(rules, __version__, _fingerprint())
+        return load_module("libraries", source)
     with compiling(rules.env, "cpu"):
         if isinstance(rules, ArrayRules):
             source, _ = array_kernels_source(rules, __version__, _fingerprint())
