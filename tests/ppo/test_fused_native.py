@@ -68,7 +68,7 @@ def assert_played(ppo: PPO, batch: Any, episodes: Episodes) -> None:
 
 
 def test_a_rollout_is_what_a_batch_plays(game: type[operant.Env]) -> None:
-    ppo = made(game, threads=2, max_episode_steps=9)
+    ppo = made(game, threads=5, max_episode_steps=9)
     batch = operant.make(game, 130, autoreset_mode="SameStep", max_episode_steps=9)
     batch.set_state(ppo.env.get_state())
     for iteration in range(2):
@@ -91,10 +91,13 @@ def test_discrete_rollouts_are_the_eager_ones(build_library: Build) -> None:
 def test_the_same_seed_trains_the_same_bits_on_any_number_of_threads(
     game: type[operant.Env],
 ) -> None:
-    one, two, other = (
+    one, two, other = trained = [
         made(game, **options).learn(3 * 24 * 130)
-        for options in ({}, {"threads": 2}, {"seed": 4, "threads": 2})
-    )
+        for options in ({}, {"threads": 9}, {"seed": 4, "threads": 2})
+    ]
+    assert [ppo.engine.rollout_threads for ppo in trained] == [1, 9, 2]
+    tiles = [ppo.engine._env_tile for ppo in (one, two)]
+    assert tiles == [64, 16]  # threads share the games, however few there are
     assert torch.equal(parameters(one), parameters(two))
     assert not torch.equal(parameters(one), parameters(other))
     wanted = one.env.get_state()
@@ -102,10 +105,19 @@ def test_the_same_seed_trains_the_same_bits_on_any_number_of_threads(
         np.testing.assert_array_equal(array, wanted[name], err_msg=name)
 
 
-def test_auto_is_fused(build_library: Build) -> None:
+def test_auto_is_fused_and_tries_how_many_threads_should_play(
+    build_library: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("operant.ppo.engines.fused_cpu.usable_cores", lambda: 4)
     ppo = PPO(load(build_library(WALK), trial=False), **SMALL)
     assert (ppo.engine.name, ppo.engine_reason) == ("fused", "the fastest for this job")
     assert ppo.env.backend == "native"
+    played = []
+    for iteration in range(3):
+        played.append(ppo.engine.rollout_threads)
+        ppo.engine.collect(iteration, 24 * iteration)
+    assert played == [4, 4, 2]  # each size twice; how many train is another question
+    assert ppo.engine.threads == 4
 
 
 @pytest.mark.parametrize(
