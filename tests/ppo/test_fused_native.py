@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 
 import operant
 from operant.models import PPO
+from operant.ppo.engines import choose
 from operant.ppo.guard import NonFiniteError
 from operant.ppo.job import Episodes
 from operant.vector.native import load
@@ -118,6 +120,12 @@ def test_auto_is_fused_and_tries_how_many_threads_should_play(
         ppo.engine.collect(iteration, 24 * iteration)
     assert played == [4, 4, 2]  # each size twice; how many train is another question
     assert ppo.engine.threads == 4
+
+
+def test_with_the_policy_on_a_gpu_the_reason_says_what_to_do() -> None:
+    job: Any = SimpleNamespace(device=torch.device("cuda", 0))
+    reason = "the policy is on cuda:0; run.device=cpu lets it"
+    assert reason in str(choose._why_not_fused(job))
 
 
 @pytest.mark.parametrize(

@@ -31,15 +31,15 @@ LIBRARY = (
     "reset_many",
     "step_many",
     "observe_many",
-    "states",
-    "rows",
-    "seen",
-    "rewards",
-    "ends",
-    "masks",
+    "states_address",
+    "actions_address",
+    "obs_address",
+    "rewards_address",
+    "terminated_address",
+    "masks_address",
     "obs_words",
     "action_size",
-    "state_bytes_each",
+    "state_size",
     "mask_size",
 )
 """Words of the array ``library``: addresses of functions and of first rows (0 for no masks), then
@@ -50,11 +50,17 @@ for j in range(lo, hi):
     i = chosen[j]
     streams[2 * j] = seed[i]  # an operant_stream, as little-endian machines keep it
     streams[2 * j + 1] = u64(episode[i]) << u64(32) | u64(index[i])
-    for cell in range(i * state_bytes_each, (i + 1) * state_bytes_each):
+    for cell in range(i * state_size, (i + 1) * state_size):
         state_bytes[cell] = 0
 {indent(EPISODE_BEGINS, "    ")}
-who, where = address_at(chosen, lo), address_at(streams, 2 * lo)
-call_address(u64(reset_many), (hi - lo, who, where, states, seen, masks))"""
+call_address(u64(reset_many), (
+    hi - lo,
+    address_at(chosen, lo),
+    address_at(streams, 2 * lo),
+    states_address,
+    obs_address,
+    masks_address,
+))"""
 
 # The library steps whole runs of games; one that awaits its reset (NEXT_STEP) is left out.
 _BEFORE = """\
@@ -69,12 +75,12 @@ for i in range(lo, hi + 1):
         if i > first:
             call_address(u64(step_many), (
                 i - first,
-                states + first * state_bytes_each,
-                rows + first * action_size * 4,
-                seen + first * obs_words * 4,
-                rewards + first * 4,
-                ends + first,
-                masks + first * mask_size,
+                states_address + first * state_size,
+                actions_address + first * action_size * 4,
+                obs_address + first * obs_words * 4,
+                rewards_address + first * 4,
+                terminated_address + first,
+                masks_address + first * mask_size,
             ))
         first = i + 1
 """
@@ -90,14 +96,15 @@ def native_kernels_source(rules: NativeRules, version: str, fingerprint: str) ->
     kind = "i32" if rules.action.dtype == INT else "f32"
     head = HEADER.format(name="libraries", version=version, fingerprint=fingerprint)
     step = episodes_step(_BEFORE.format(kind=kind), _RULE, "obs_words")
-    observe = "call_address(u64(observe_many), (num_envs, states, seen, masks))"
+    given = "(num_envs, states_address, obs_address, masks_address)"
+    observe = f"call_address(u64(observe_many), {given})"
     return "\n".join(
         [
             head,
-            kernel(rules, RESET, _told(_RESET)),
-            kernel(rules, STEP_BLOCK, _told(step)),
-            kernel(rules, WORK, work_source(_told(_take_actions(rules)))),
-            kernel(rules, OBSERVE, _told(observe)),
+            kernel(rules, RESET, _with_library(_RESET)),
+            kernel(rules, STEP_BLOCK, _with_library(step)),
+            kernel(rules, WORK, work_source(_with_library(_take_actions(rules)))),
+            kernel(rules, OBSERVE, _with_library(observe)),
         ]
     )
 
@@ -107,15 +114,15 @@ def native_arrays(rules: NativeRules, buffers: Buffers) -> dict[str, np.ndarray]
     size, b, scratch = rules.action.size, buffers, Arena(buffers.lanes)
     rows = b.action[0] if size == 1 else scratch.zeros(b.action[0].dtype, (size,))
     library = rules.library.addresses | {
-        "states": b.state["bytes"].ctypes.data,
-        "rows": rows.ctypes.data,
-        "seen": b.obs.ctypes.data,
-        "rewards": b.reward.ctypes.data,
-        "ends": b.terminated.ctypes.data,
-        "masks": b.action_mask.ctypes.data if rules.mask_size else 0,
+        "states_address": b.state["bytes"].ctypes.data,
+        "actions_address": rows.ctypes.data,
+        "obs_address": b.obs.ctypes.data,
+        "rewards_address": b.reward.ctypes.data,
+        "terminated_address": b.terminated.ctypes.data,
+        "masks_address": b.action_mask.ctypes.data if rules.mask_size else 0,
         "obs_words": rules.observation.size * b.obs.itemsize // 4,
         "action_size": size,
-        "state_bytes_each": b.state["bytes"].shape[1],
+        "state_size": b.state["bytes"].shape[1],
         "mask_size": rules.mask_size,
     }
     return {
@@ -127,7 +134,7 @@ def native_arrays(rules: NativeRules, buffers: Buffers) -> dict[str, np.ndarray]
     }
 
 
-def _told(body: str) -> str:
+def _with_library(body: str) -> str:
     """`body`, after lines that take out of the array ``library`` what it names."""
     words = set(re.findall(r"\w+", body))
     lines = [f"{name} = library[{k}]" for k, name in enumerate(LIBRARY) if name in words]
