@@ -306,14 +306,15 @@ class VecEnv(BaseVecEnv):
     @property
     def compiled(self) -> NumbaBackend | None:
         """The compiled kernels and their memory, for engines that step environments themselves;
-        None on other backends. Who does so calls its `state_changed` afterwards.
+        None on ``"reference"``. Who does so calls its `state_changed` afterwards.
 
         Raises:
             ValueError: closed, or never reset.
         """
         if not self._was_reset or self.closed:
             self._refuse_step()
-        return self._backend if self.backend == "cpu" else None  # type: ignore[return-value]
+        compiled = self.backend in ("cpu", "native")
+        return self._backend if compiled else None  # type: ignore[return-value]
 
     # Inside ---------------------------------------------------------------------------------
     def _taken(self, actions: Any) -> np.ndarray:
@@ -339,7 +340,7 @@ class VecEnv(BaseVecEnv):
                 self.workers = count
             return chosen.create(*given, self.workers)
         except Exception as error:
-            if not may_fall_back or chosen.name == "reference":
+            if not may_fall_back or chosen.name in ("reference", "native"):
                 raise
             self.backend, self.workers = "reference", 1
             self.backend_reason = warn_of_fallback(self.rules.env, chosen.name, "reference", error)
