@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from operant.cli.interrupts import arrived
-from operant.text import printable
+from operant.text import printable, short
 
 __all__ = [
     "Interrupted",
@@ -128,11 +128,3 @@ def file_trouble(error: OSError) -> str:
 def literal(text: object) -> str:
     """Text from a file or a user, for a place where rich would read markup."""
     return escape(printable(str(text)))
-
-
-def short(number: float, decimals: int = 1) -> str:
-    """A figure for a table: 149.2 M, 12.5 k, 256."""
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(number) >= size:
-            return f"{number / size:.{decimals}f} {unit}"
-    return str(number) if isinstance(number, int) else f"{number:.1f}"
