@@ -115,7 +115,7 @@ def test_verbs_take_a_name_without_a_version(cli, base):
 def test_an_environment_of_gymnasiums_is_one_sentence(cli, base, arguments):
     _, err = cli(*arguments, code=2)
     assert "MountainCar-v0?" not in err
-    assert "operant trains environments that are written for it" in err or "Gymnasium" in err
+    assert "Gymnasium" in err
 
 
 def test_who_names_an_environment_is_told_its_run(cli, base):
@@ -301,7 +301,7 @@ def test_a_configuration_fits(cli):
 
 
 def test_evaluations_name_the_best(cli):
-    more = ["--eval-every", "128", "--timesteps", "1024", "--set", "ppo.learning_rate=0.05"]
+    more = ["--eval-every", "128", "--timesteps", "512", "--set", "ppo.learning_rate=0.05"]
     out, _ = cli("train", "CartPole", *SMALL, *more, "--run-id", "watched", "--json")
     found = json.loads(out)
     assert found["best_step"] % 128 == 0

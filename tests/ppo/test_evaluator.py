@@ -12,12 +12,12 @@ from gymnasium.spaces import Box, Discrete
 
 import operant
 from operant import paths
-from operant.ppo.callbacks import Callback
+from operant.ppo.callbacks import Callback, only_watches
 from operant.ppo.config_file import resolved
 from operant.ppo.evaluator import EVAL_METRICS, Evaluator
 from operant.ppo.recorder import Recorder
 from operant.ppo.session import Session
-from operant.ppo.trainer import METRICS, PPO, _only_watches
+from operant.ppo.trainer import METRICS, PPO
 from operant.runs.checkpoint import list_checkpoints, load_checkpoint, read_best
 from operant.runs.directory import Run, find_run
 from operant.runs.metrics_file import MetricsReader
@@ -169,7 +169,7 @@ def test_only_iterations_that_are_looked_at_hold_the_next_one_up():
 
     class Note(Callback):
         def on_rollout(self, ppo, buffer):
-            waited.append(not _only_watches(evaluator))
+            waited.append(not only_watches(evaluator))
 
     ppo.learn(callbacks=[evaluator, Note()])
     assert waited == [False, True, False, True, False, True, True]

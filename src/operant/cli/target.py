@@ -64,8 +64,9 @@ def load_env(target: str) -> type[Env]:
         try:
             return get_env(target)
         except ValueError as error:
-            yours = "module:Class, path/to/file.py:Class or path/to/libgame.so"
-            raise UserError(f"{error} Your own: {yours}") from None
+            yours = " Your own: module:Class, path/to/file.py:Class or path/to/libgame.so"
+            near = str(error).endswith("?")  # else the sentence says what can be trained
+            raise UserError(f"{error}{yours if near else ''}") from None
     module = _load_module(name)
     found = {
         key: value
