@@ -31,6 +31,8 @@ LARGE_PLOTS_EVERY_S = 2.0
 """A frame of four large plots takes 30 ms; figures cost little."""
 SMOOTHINGS = (0.0, 0.6, 0.9, 0.97)
 ZOOMS = (1.0, 0.5, 0.25, 0.1, 0.05, 0.02)
+SCORES = ("mean_return", "eval/return")
+"""What an environment's threshold is a level of."""
 CONTROLS = ("picture", "stop")
 """Actions that do more than look; a read-only monitor has none."""
 
@@ -171,7 +173,7 @@ class RunScreen(Screen[None]):
         plot.show(
             series,
             title=f"{name}, smoothed {weight:g}" if weight else name,
-            threshold=threshold if name == "mean_return" and math.isfinite(threshold) else None,
+            threshold=threshold if name in SCORES and math.isfinite(threshold) else None,
         )
 
     # Keys -------------------------------------------------------------------------------------
