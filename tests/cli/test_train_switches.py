@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from operant.cli import bench, main, train_seeds
+from operant.cli import bench, detach, main, train_seeds
 from operant.cli.screen import output
 from operant.cli.target import env_name, load_env
 from operant.cli.train import Given
@@ -156,7 +156,7 @@ def test_what_was_typed_can_be_typed_again():
         (["CartPole", "--timesteps", "many"], "--total-steps must be a number"),
         (["CartPole", "--eval-every", "9", "--set", "run.eval_episodes=0"], "needs run.eval_epis"),
         (["CartPole", "--seeds", "1"], "--seeds"),
-        (["CartPole", "--seeds", "2", "--detach"], "leave out --detach"),
+        (["CartPole", "--seeds", "2", "--seed", "-1", "--detach"], "run.seed must be at least 0"),
         (["CartPole", "--seeds", "2", "--run-id", "a/b"], "a run's name"),
         (["CartPole", "--seeds", "2", "--seed", "-1"], "run.seed must be at least 0"),
         (["--resume", "base", "--seeds", "2"], "--seeds starts new runs"),
@@ -237,6 +237,16 @@ def test_a_chart_that_cannot_be_written_loses_no_training(cli, monkeypatch, tmp_
     assert "no chart: " in err
 
 
+def test_several_seeds_in_the_background(cli, monkeypatch):
+    started = []
+    monkeypatch.setattr(detach, "start_detached", lambda words, run: started.append((words, run)))
+    out, err = cli("train", "cartpole", "--seeds", "3", "--seed", "5", "--detach", "--run-id", "bg")
+    ((words, run),) = started
+    assert words == ["cartpole", "--seed=5", "--run-id=bg", "--seeds=3"]
+    assert (run.id, out) == ("bg-seed5", "bg-seed5\n")
+    assert "operant stop latest" in err
+
+
 # Weights of another run -----------------------------------------------------------------------
 def test_a_run_starts_from_the_weights_of_another(cli, base):
     out, err = cli("train", "--init-from", "base", *SMALL[:-6], "--timesteps", "128",
@@ -298,6 +308,13 @@ def test_a_table_that_is_too_wide_lies_on_its_side(capsys, monkeypatch):
 
 def test_a_configuration_fits(cli):
     assert max(map(len, cli("config", "CartPole")[0].splitlines())) <= 80
+
+
+@pytest.mark.parametrize("verb", ["train", "eval", "record", "plot", "profile", "runs", "config"])
+def test_no_name_of_a_switch_is_cut_in_the_help(cli, verb):
+    out, _ = cli(verb, "--help")
+    assert "…" not in out
+    assert "Example:" in out
 
 
 def test_evaluations_name_the_best(cli):

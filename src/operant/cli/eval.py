@@ -20,17 +20,14 @@ def evaluate(
     run: Annotated[
         str, Argument(metavar="RUN", help="A run's name, 'latest', or a path to a checkpoint.")
     ],
-    episodes: Annotated[int, Option(min=1, help="Episodes to play.")] = 100,
+    episodes: Annotated[int, Option(min=1, metavar="N", help="Episodes to play.")] = 100,
     greedy: Annotated[
-        bool | None,
-        Option(
-            "--greedy/--sampled",
-            "--deterministic/--stochastic",
-            help="Only the most probable actions, or only samples. Default: both.",
-            show_default=False,
-        ),
-    ] = None,
-    seed: Annotated[int, Option(min=0, help="Which episodes.")] = 1_000_003,
+        bool, Option("--greedy", "--deterministic", help="Only the most probable actions.")
+    ] = False,
+    sampled: Annotated[
+        bool, Option("--sampled", "--stochastic", help="Only sampled actions. Default: both.")
+    ] = False,
+    seed: Annotated[int, Option(min=0, metavar="N", help="Which episodes.")] = 1_000_003,
     max_episode_steps: Annotated[
         int | None, Option(min=1, metavar="N", help="Another time limit than the environment's.")
     ] = None,
@@ -50,7 +47,7 @@ def evaluate(
     name = literal(opened.config.env.id)
     found: dict[str, dict[str, float]] = {}
     with errors.status(f"playing {episodes} episodes of {name}"), mistakes():
-        for how in (True, False) if greedy is None else (greedy,):
+        for how in (True, False) if greedy == sampled else (greedy,):
             result = played(
                 opened.agent,
                 opened.env,

@@ -98,8 +98,8 @@ def train(
 ) -> None:
     """Train a policy with PPO: a run directory with metrics and checkpoints, then an evaluation.
 
-    Ctrl-C finishes the iteration and saves; a second one stops at once. Exit code 3: a number was
-    not finite (NaN); the last good checkpoint is kept.
+    Ctrl-C finishes the iteration and saves; a second one stops at once.
+    Exit code 3: a number was not finite (NaN); the last good checkpoint is kept.
     """
     words = (seed, total_steps, num_envs, learning_rate, threads, eval_every, device, engine)
     short_for = dict(zip(_SHORT_FOR, words, strict=True))
@@ -109,9 +109,7 @@ def train(
         values = given.values()
     _check(given, values, seeds, run_id, resume)
     if detach or watch:
-        if seeds is not None:
-            raise UserError("--seeds trains one run after the other, here; leave out --detach")
-        _in_background(given, run_id, resume, watch, as_json)
+        _in_background(given, run_id, resume, seeds, watch, as_json)
         return
     with errors.status("starting: loading PyTorch"):
         import operant.ppo.session  # noqa: F401  (seconds, the first time)
@@ -196,9 +194,12 @@ def _check(
         )
 
 
-def _in_background(given: Given, run_id: str, resume: str, watch: bool, as_json: bool) -> None:
+def _in_background(
+    given: Given, run_id: str, resume: str, seeds: int | None, watch: bool, as_json: bool
+) -> None:
     """Train in a process of its own; show the monitor, if asked."""
     from operant.cli.detach import start_detached
+    from operant.cli.train_seeds import seeded_names
     from operant.runs.directory import Run, check_run_id, find_run, new_run_id, runs_folder
 
     with mistakes():
@@ -206,10 +207,13 @@ def _in_background(given: Given, run_id: str, resume: str, watch: bool, as_json:
             run = find_run(resume)
             arguments = [*given.arguments(), f"--resume={resume}"]
         else:
-            run_id = run_id or new_run_id(given.target({}) or "run")
-            check_run_id(run_id)
-            run = Run(runs_folder() / run_id)
+            first = run_id = run_id or new_run_id(given.target({}) or "run")
             arguments = [*given.arguments(), f"--run-id={run_id}"]
+            if seeds is not None:
+                first = next(iter(seeded_names(run_id, given.values(), seeds).values()))
+                arguments.append(f"--seeds={seeds}")
+            check_run_id(first)
+            run = Run(runs_folder() / first)
         start_detached(arguments, run)
     name = run.id if resume in ("", "latest") else resume  # a path stays one
     if watch:
@@ -229,9 +233,10 @@ def _in_background(given: Given, run_id: str, resume: str, watch: bool, as_json:
         )
     else:
         output.print(literal(run.id), highlight=False)
+        now = "latest" if seeds is not None else literal(name)  # one run follows the other
         errors.print(
-            f"training in the background; watch it: operant monitor {literal(name)}, "
-            f"end it: operant stop {literal(name)}",
+            f"training in the background; watch it: operant monitor {now}, "
+            f"end it: operant stop {now}",
             style="dim",
             highlight=False,
             soft_wrap=True,
@@ -313,14 +318,14 @@ class Outcome(NamedTuple):
     asked_to_stop: bool
 
 
-def trained(session: Session, advice: Advice) -> Outcome:
-    """Train to the end, show it, and evaluate.
+def trained(session: Session, advice: Advice, briefly: bool = False) -> Outcome:
+    """Train to the end, show it, and evaluate. `briefly`: its engine was named before.
 
     Raises:
         UserError, typer.Exit, Interrupted: it could not be finished; something was said about it.
     """
     try:
-        _introduce(session)
+        _introduce(session, briefly)
         with Signals(session) as signals:
             _learn(session, advice)
             evaluation = _evaluation(session, signals)
@@ -330,7 +335,7 @@ def trained(session: Session, advice: Advice) -> Outcome:
         raise Interrupted(f"interrupted; {saved(session)}; {advice.resume}") from None
 
 
-def _introduce(session: Session) -> None:
+def _introduce(session: Session, briefly: bool) -> None:
     run, ppo = session.run, session.ppo
     where = f"{ppo.config.env.id} on {ppo.device}, {ppo.config.env.num_envs} environments"
     begin = "" if session.resumed is None else f", from step {session.resumed:,}"
@@ -338,12 +343,12 @@ def _introduce(session: Session) -> None:
         f"[bold]{literal(run.id)}[/bold]: {literal(where)}{begin}", highlight=False, soft_wrap=True
     )
     origin = run.origin()
-    if origin is not None and session.resumed is None:
+    dim: dict[str, Any] = {"highlight": False, "style": "dim"}
+    if origin is not None and session.resumed is None and not briefly:
         text = f"weights of {origin['run']} at step {origin['step']:,}"
-        errors.print(literal(text), highlight=False, style="dim", soft_wrap=True)
-    errors.print(
-        f"engine {ppo.engine.name}: {literal(ppo.engine_reason)}", highlight=False, style="dim"
-    )
+        errors.print(literal(text), soft_wrap=True, **dim)
+    if not briefly:
+        errors.print(f"engine {ppo.engine.name}: {literal(ppo.engine_reason)}", **dim)
     for note in session.notes:
         errors.print(literal(note), highlight=False, style="yellow", soft_wrap=True)
 

@@ -55,6 +55,12 @@ def reached(report: dict[str, Any]) -> str:
     return "not evaluated; no episode has ended"
 
 
+def _was_better(report: dict[str, Any]) -> bool:
+    """Whether an earlier checkpoint than the last did better."""
+    final = report["eval_return"]
+    return final is None or bool(report["best_return"] > final)
+
+
 def print_report(report: dict[str, Any], advice: Advice, evaluated: bool = False) -> None:
     """Of one run: a few lines that fit 80 columns, but for a command to be copied.
 
@@ -75,7 +81,7 @@ def print_report(report: dict[str, Any], advice: Advice, evaluated: bool = False
         speed = f"over {report['eval_episodes']} episodes each; {speed}"
     output.print(text, highlight=False, soft_wrap=True)
     output.print(speed, highlight=False, soft_wrap=True)
-    if evaluated and report["best_step"] not in (None, report["steps"]):
+    if evaluated and report["best_step"] is not None and _was_better(report):
         text = f"best {figure(report['best_return'])} at step {report['best_step']:,}"
         output.print(f"{text}: --checkpoint best", highlight=False)
     output.print(literal(advice.evaluate), style="dim", highlight=False, soft_wrap=True)

@@ -28,14 +28,13 @@ def train_seeds(
     from operant.runs.directory import new_run_id
 
     stem = run_id or new_run_id(given.target(values) or given.init_from)
-    first = _first_seed(values)
-    runs = {seed: f"{stem}-seed{seed}" for seed in range(first, first + count)}
+    runs = seeded_names(stem, values, count)
     _check_names(list(runs.values()))
     reports: list[dict[str, Any]] = []
     for seed, name in runs.items():
         session = opened(given, values | {"run.seed": seed}, name)
         advice = Advice.of(session, given.target(values), "")
-        outcome = trained(session, advice)
+        outcome = trained(session, advice, briefly=bool(reports))
         reports.append(outcome.report)
         if not as_json:
             _print_run(outcome.report, advice)
@@ -44,12 +43,18 @@ def train_seeds(
     _summarise(stem, reports, count, as_json)
 
 
-def _first_seed(values: dict[str, Any]) -> int:
+def seeded_names(stem: str, values: dict[str, Any], count: int) -> dict[int, str]:
+    """The seed asked for and those after it, with the names of their runs.
+
+    Raises:
+        UserError: a bad seed.
+    """
     from operant.ppo.config import Config
 
     with mistakes():
         chosen = {"run.seed": values["run.seed"]} if "run.seed" in values else {}
-        return Config().replaced(chosen).run.seed
+        first = Config().replaced(chosen).run.seed
+    return {seed: f"{stem}-seed{seed}" for seed in range(first, first + count)}
 
 
 def _check_names(names: list[str]) -> None:
