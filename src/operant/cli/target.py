@@ -50,14 +50,36 @@ def load_env(target: str) -> type[Env]:
         env = getattr(module, cls_name, None)
         if not (isinstance(env, type) and issubclass(env, Env)):
             names = ", ".join(found) or "none"
-            raise UserError(f"{name} has no environment class {cls_name!r}; it has: {names}")
+            raise UserError(
+                _if_gymnasiums(name, env)
+                or f"{name} has no environment class {cls_name!r}; it has: {names}"
+            )
         return env
     if len(found) != 1:
+        own = [value for value in vars(module).values() if _is_from(value, module)]
         raise UserError(
-            f"{name} defines {len(found)} environments ({', '.join(found) or 'none'}); "
+            (not found and next(filter(None, (_if_gymnasiums(name, one) for one in own)), ""))
+            or f"{name} defines {len(found)} environments ({', '.join(found) or 'none'}); "
             f"name one: {name}:Class"
         )
     return next(iter(found.values()))
+
+
+def _is_from(value: object, module: ModuleType) -> bool:
+    return getattr(value, "__module__", None) == module.__name__
+
+
+def _if_gymnasiums(name: str, value: object) -> str:
+    """What to do with an environment that was written for Gymnasium; empty for anything else."""
+    import gymnasium
+
+    if not (isinstance(value, type) and issubclass(value, gymnasium.Env)):
+        return ""
+    return (
+        f"{value.__name__} in {name} is a gymnasium.Env, whose methods run one environment in "
+        "Python; operant compiles a class of operant.Env instead: a State, and reset(random), "
+        "step(state, action) and observe(state) as functions of values (docs/environments.md)"
+    )
 
 
 def _load_library(name: str) -> type[Env]:

@@ -22,7 +22,7 @@ import numpy as np
 
 from operant.lang.advice import fail
 from operant.lang.batch import batch
-from operant.lang.trace import BOOL, FLOAT, INT, Symbol, as_symbol, cast, common
+from operant.lang.trace import BOOL, FLOAT, INT, Symbol, as_symbol, cast, common, described
 from operant.lang.trace import record as _record
 from operant.lang.trace import record_float as _record_float
 
@@ -44,7 +44,7 @@ def where(condition: Any, a: Any, b: Any) -> Any:
         program = next(v.program for v in (condition, a, b) if isinstance(v, Symbol))
         chooser = as_symbol(program, condition)
         if chooser.dtype != BOOL:
-            fail(f"where() chooses by a truth value, got {chooser.dtype}; write x != 0")
+            fail(f"where() chooses by a truth value, got {described(chooser)}; write x != 0")
         first, second = common([as_symbol(program, v) for v in (a, b)], "where()")
         if chooser.node.op == "constant":
             return first if chooser.node.value else second
