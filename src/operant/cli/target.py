@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 from operant.cli.screen import UserError
-from operant.envs.env import Env
+from operant.envs.env import Env, check_complete
 from operant.envs.registry import get_env
 
 _LIBRARIES = (".so", ".dylib", ".dll")
@@ -54,6 +54,7 @@ def load_env(target: str) -> type[Env]:
                 _if_gymnasiums(name, env)
                 or f"{name} has no environment class {cls_name!r}; it has: {names}"
             )
+        check_complete(env)
         return env
     if len(found) != 1:
         own = [value for value in vars(module).values() if _is_from(value, module)]
