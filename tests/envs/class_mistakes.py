@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .mistakes import ACTIONS, DRAW, FIELD, OBSERVE, RETURN, SPACE, THREE, Change, returned
+from .mistakes import ACTIONS, DRAW, FIELD, LINE, OBSERVE, RETURN, SPACE, THREE, Change, returned
 
 CLASS_MISTAKES: dict[str, tuple[Change | list[Change], str]] = {
     # What the functions return
@@ -61,7 +61,15 @@ CLASS_MISTAKES: dict[str, tuple[Change | list[Change], str]] = {
         (RETURN, f"yield x\n        {RETURN}  #!"),
         f"{THREE}a generator or coroutine: write a plain function, without yield and async",
     ),
+    "the bare name of State": (
+        returned("State(x, v, 0), 0.0, False"),
+        "the name 'State' is not defined; write Cart.State",
+    ),
     # Arguments
+    "an argument that is not named": (
+        [("step(state, action, params)", "step(state, action)"), (LINE, "x = params.gravity  #!")],
+        "the name 'params' is not defined; write params among the arguments of step()",
+    ),
     "a method": (
         ("def step(state, action, params):", "def step(self, action):  #!"),
         "step() takes any of state, action, random, params; got the argument 'self'; it is no "
@@ -152,7 +160,7 @@ CLASS_MISTAKES: dict[str, tuple[Change | list[Change], str]] = {
     ),
     "a time limit that is no number": (
         ("max_episode_steps = 50", "max_episode_steps = '50'  #!"),
-        "Cart.max_episode_steps must be at least 1, got '50'",
+        "Cart.max_episode_steps must be a whole number of at least 1, or None, got '50'",
     ),
     "random_numbers that is no number": (
         ("max_episode_steps = 50", "random_numbers = 'ten'  #!"),

@@ -178,6 +178,10 @@ FUNCTION_MISTAKES: dict[str, tuple[Change | list[Change], str]] = {
         step("a, b = state"),
         "ValueError: too many values to unpack (expected 2) (state holds 3: x, v, n)",
     ),
+    "a field of the class": (
+        step("y = x * Cart.Params.gravity"),
+        "a field is read from the argument: state.x or params.x, not from the class",
+    ),
     # Text and side effects
     "f-string with a format": (step('text = f"{v:.2f}"'), f"an f-string or format() {TEXT}"),
     "plain f-string": (step('text = f"{v}"'), f"an f-string or format() {TEXT}"),
@@ -285,6 +289,18 @@ FUNCTION_MISTAKES: dict[str, tuple[Change | list[Change], str]] = {
     "divmod()": (
         step("y = divmod(state.n, 3)"),
         "divmod() cannot be compiled; write x // y and x % y",
+    ),
+    "a variable exponent": (
+        step("y = x**v"),
+        "`**` with a variable exponent; write exp(y * log(x)) for a positive x",
+    ),
+    "a word that does not exist": (
+        step("y = operant.lang.isnan(x)"),
+        "operant.lang has no isnan; write x != x",
+    ),
+    "a word with too many arguments": (
+        step("y = clip(x, 0.0)"),
+        "clip() missing 1 required positional argument: 'high'; write clip(x, low, high)",
     ),
     "range()": (
         step("for k in range(state.n):  #!\n    x = x + 1"),

@@ -202,6 +202,13 @@ def test_an_environment_of_gymnasiums(
     )
 
 
+def test_a_class_of_no_kind(file: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file.write_text("class Cart:\n    def step(self, action):\n        pass\n")
+    assert run("check", f"{file}:Cart") == 2
+    said = capfd.readouterr().err.splitlines()[-1]
+    assert said == f"operant: Cart in {file} is no environment: write class Cart(operant.Env)"
+
+
 def test_a_class_without_rules(file: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file.write_text("import operant\nclass Base(operant.Env):\n    render_fps = 60\n")
     assert run("check", f"{file}:Base") == 1

@@ -458,7 +458,9 @@ def test_the_count_of_random_numbers_is_limited(count: int) -> None:
 @pytest.mark.parametrize("limit", [0, -5, 2.5, "200"])
 def test_the_time_limit_is_a_positive_int(limit: Any) -> None:
     message = refusal(TypeError, max_episode_steps=limit)
-    assert message == f"Catch.max_episode_steps must be at least 1, got {limit!r}"
+    assert message == (
+        f"Catch.max_episode_steps must be a whole number of at least 1, or None, got {limit!r}"
+    )
 
 
 # Spaces -----------------------------------------------------------------------------------------

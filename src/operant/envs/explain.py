@@ -109,6 +109,8 @@ def _attribute(error: AttributeError, env: type[Any], trace: TracebackType | Non
             f"{env.__name__} has no attribute {error.name!r}; the first argument of a classmethod "
             "is the class: write a plain function, without the decorator"
         )
+    if inspect.ismodule(error.obj) and error.obj.__name__ == "operant.lang":
+        return f"operant.lang has no {error.name}; {word_for(str(error.name))}"
     if isinstance(error.obj, Symbol):
         name = str(error.name)
         better = _SYMBOL_METHODS.get(name)
@@ -126,8 +128,13 @@ def _name(error: NameError, env: type[Any], trace: TracebackType | None) -> str:
     said = f"the name {name!r} is not defined"
     if name == "self":
         return f"{said}: the functions are not methods; what they need is in state and params"
+    if name in ("state", "action", "random", "params"):
+        function = "" if trace is None else f" of {trace.tb_frame.f_code.co_name}()"
+        return f"{said}; write {name} among the arguments{function}"
     if name in lang.__all__:
         return f"{said}; write from operant.lang import {name}"
+    if hasattr(env, name):
+        return f"{said}; write {env.__name__}.{name}"
     if is_known_elsewhere(name):
         return f"{said}; {word_for(name)}"
     if name in env.State._fields:
@@ -196,6 +203,8 @@ def _call(message: str, env: type[Any], trace: TracebackType | None) -> str:
         return _never_changes(env, "state", fields[0]).replace(f".{fields[0]}`", "[...]`")
     if "tuple indices must be integers" in message:
         return f"a field of the state is read as state.{fields[0]}, not by its name in brackets"
+    if message == "'module' object is not subscriptable":
+        return "`random` is Python's module here; write random among the function's arguments"
     word = re.match(r"(\w+)\(\) (?:missing|takes|got)", message)
     if word and word[1] in lang.__all__:
         return f"{message}; write {_form(word[1])}"

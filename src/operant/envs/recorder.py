@@ -68,9 +68,10 @@ def state_fields(env: type[Any]) -> dict[str, str]:
         if field in state._field_defaults:
             _check_default(env, field, kind, state._field_defaults[field])
     if not 1 <= len(fields) <= MAX_FIELDS:
+        more = "for many numbers write class State(operant.lang.Arrays)"
         raise LanguageError(
             f"{part_place(env, 'State')}{name}.State needs 1 to {MAX_FIELDS} fields, "
-            f"got {len(fields)}; for many numbers write class State(operant.lang.Arrays)"
+            f"got {len(fields)}; {more if fields else 'write one, such as x: float'}"
         )
     return fields
 
@@ -126,7 +127,7 @@ class Recorder:
         if limit is not None and (not isinstance(limit, int) or limit < 1):
             raise LanguageError(
                 f"{part_place(env, 'max_episode_steps')}{env.__qualname__}.max_episode_steps must "
-                f"be at least 1, got {limit!r}"
+                f"be a whole number of at least 1, or None, got {limit!r}"
             )
 
     def programs(self) -> dict[str, Program]:

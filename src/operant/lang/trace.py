@@ -102,6 +102,8 @@ def as_symbol(program: Program, value: object) -> Symbol:
     if hasattr(value, "_fields"):
         name = value._fields[0]
         hint = f"; choose field by field: where(condition, a.{name}, b.{name})"
+    if type(value).__name__ == "_tuplegetter":  # MyEnv.Params.gravity
+        fail("a field is read from the argument: state.x or params.x, not from the class")
     if isinstance(value, str):
         hint = "; number the cases 0, 1, 2"
     fail(f"expected a number, got {described(value)}{hint}")
@@ -164,6 +166,8 @@ def record_float(op: str, *values: object) -> Symbol:
 
 def factors_of_power(exponent: object) -> int:
     """How many factors ``x ** exponent`` has; 0 stands for the square root."""
+    if isinstance(exponent, Symbol):
+        fail("`**` with a variable exponent; write exp(y * log(x)) for a positive x")
     if isinstance(exponent, np.generic):
         exponent = exponent.item()
     if isinstance(exponent, float) and exponent == 0.5:

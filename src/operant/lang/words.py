@@ -143,7 +143,11 @@ def _elementary(name: str, scalar: Callable[..., Any]) -> Callable[..., Any]:
 def _composed(name: str, scalar: Callable[..., Any]) -> Callable[..., Any]:
     """A word whose float32 arithmetic is written in `operant.lang.floats`."""
 
+    form = "(y, x)" if name == "atan2" else "(x)"
+
     def word(*values: Any) -> Any:
+        if len(values) != form.count(",") + 1:
+            fail(f"{name}() got {len(values)} numbers; write {name}{form}")
         if _has(Symbol, values):
             return _record_float(name, *values)
         if _has(np.ndarray, values):
