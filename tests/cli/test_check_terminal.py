@@ -76,7 +76,7 @@ def findings(terminal: io.StringIO) -> Iterator[Finding]:
         length = len(terminal.getvalue())
         while len(terminal.getvalue()) == length:  # until the spinner turns
             time.sleep(0.01)
-        yield Finding(f"check{k}", k != 1, LONG if k == 1 else "fine", note=k == 2)
+        yield Finding(f"check{k}", k != 1, LONG if k == 1 else "fine,\n as   it is", note=k == 2)
 
 
 def test_lines_and_the_spinner_do_not_meet(
@@ -93,10 +93,10 @@ def test_lines_and_the_spinner_do_not_meet(
     assert shown(terminal.getvalue()) == (
         "snake.py:Snake\n"
         "  ok   definition   Snake keeps to the language\n"
-        "  ok   check0       fine\n"
+        "  ok   check0       fine, as it is\n"
         "  FAIL check1       a sentence that is longer than the sixty columns which are\n"
         "                    left to it on a screen of eighty\n"
-        "  note check2       fine\n"
+        "  note check2       fine, as it is\n"
         "  1 failed"
     )
 

@@ -302,6 +302,8 @@ FUNCTION_MISTAKES: dict[str, tuple[Change | list[Change], str]] = {
         step("y = clip(x, 0.0)"),
         "clip() missing 1 required positional argument: 'high'; write clip(x, low, high)",
     ),
+    "sin(x, y)": (step("y = operant.lang.sin(x, v)"), "sin() got 2 numbers; write sin(x)"),
+    "atan2(x)": (step("y = operant.lang.atan2(x)"), "atan2() got 1 numbers; write atan2(y, x)"),
     "range()": (
         step("for k in range(state.n):  #!\n    x = x + 1"),
         f"{PER_ENV} was used as a loop bound; loop over a constant range(n) and select with "

@@ -677,7 +677,7 @@ def large_exponent(x: Any) -> Any:
     return x**17  # <-
 
 
-@refused(f"{EXPONENT} <float input")
+@refused("`**` with a variable exponent; write exp(y * log(x)) for a positive x")
 def variable_exponent(x: Any) -> Any:
     return x**x  # <-
 

@@ -131,7 +131,7 @@ def _doing(text: str) -> Text:
 def _print_line(mark: tuple[str, str], name: str, detail: str) -> None:
     """One finding. Long ones go on below themselves in a terminal, and are one line in a file."""
     head = Text.assemble("  ", (f"{mark[0]:<4}", mark[1]), f" {name:<12} ")
-    text = Text(printable(detail))
+    text = Text(printable(" ".join(detail.split())))  # a large Box has line breaks
     if not output.is_terminal:
         output.print(Text.assemble(head, text), soft_wrap=True)
         return
