@@ -168,13 +168,12 @@ def _changing(env: type[Any], name: str) -> LanguageError:
 
 def resolve_params(env: type[Any], overrides: Mapping[str, Any]) -> Any:
     """The environment's parameters with `overrides` put in, each of the declared type."""
-    where = part_place(env, "Params")
     if not is_named_tuple(env.Params):
         found = env.Params
         got = f"the class {found.__name__}" if isinstance(found, type) else repr(found)
         raise LanguageError(
-            f"{where}{env.__qualname__}.Params must be a NamedTuple, got {got}; write "
-            "class Params(NamedTuple): with fields such as gravity: float = 9.8"
+            f"{part_place(env, 'Params')}{env.__qualname__}.Params must be a NamedTuple, got {got}"
+            "; write class Params(NamedTuple): with fields such as gravity: float = 9.8"
         )
     hints = typing.get_type_hints(env.Params)
     for name in overrides:

@@ -43,7 +43,7 @@ def refuse_side_effects(functions: Iterable[FunctionType]) -> None:
 
 
 def drawing_place(functions: Iterable[FunctionType]) -> str:
-    """``file:line: `` of a random number that is not drawn from `random`; empty if none is."""
+    """Where a number is drawn, and not from `random`: ``file:line: call()``; empty if nowhere."""
     for function, tree in _written(functions):
         reader = _Reader(function, tree)
         for node in _in_order(tree):
