@@ -338,6 +338,30 @@ FUNCTION_MISTAKES: dict[str, tuple[Change | list[Change], str]] = {
         [(ACTIONS, "action_space = Box(-1.0, 1.0, (1,))"), ("(action - 1)", "(action - 1)  #!")],
         "action is a tuple of 1 number, not a number; write action[0]",
     ),
+    **{
+        f"{wrong} of two": (
+            [
+                (ACTIONS, "action_space = MultiDiscrete([3, 3])"),
+                ("(action - 1)", "action[0]"),
+                step(f"y = {wrong}"),
+            ],
+            "action is a tuple of 2 numbers, not a number; write action[0]",
+        )
+        for wrong in (
+            *("action == 1", "action != 1", "1.0 if action else 0.0", "action + 1.0", "action > 1"),
+            *("action < 1", "action >= 1", "action <= 1", "action * 2.0", "2.0 * action"),
+            *("-action", "action.x", "math.sin(action)", "x + action", "action / 2"),
+        )
+    },
+    "a component that is not there": (
+        [
+            (ACTIONS, "action_space = MultiDiscrete([3, 3])"),
+            ("(action - 1)", "action[0]"),
+            step("y = action[2]"),
+        ],
+        "action[2] does not exist: action holds 2 numbers, action[0] to action[1]; the "
+        "action_space is MultiDiscrete([3 3])",
+    ),
     "an action that is none": (
         step("y = action[0]"),
         "a single number was indexed; a Discrete action is a plain int, not a tuple",

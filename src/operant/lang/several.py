@@ -54,7 +54,7 @@ class Several(tuple[Any, ...]):
             pass
         count = f"{len(self)} number{'s' * (len(self) != 1)}"
         known = f"{self.name}[0] to {self.name}[{len(self) - 1}]" if len(self) > 1 else "[0] alone"
-        known = f", {known}" if self else ""
+        known = f", {known}" if len(self) else ""
         index = int(key)
         wanted = index + 1 if index >= 0 else -index
         fail(
@@ -112,5 +112,5 @@ for _name in ("radd", "sub", "rsub", "truediv", "rtruediv", "floordiv", "rfloord
     setattr(Several, f"__{_name}__", Several._is_one_number)
 for _name in ("pow", "rpow", "neg", "abs", "and", "rand", "or", "ror", "float", "int", "index"):
     setattr(Several, f"__{_name}__", Several._is_one_number)
-for _name in ("call", "round", "invert"):
+for _name in ("bool", "call", "round", "invert"):
     setattr(Several, f"__{_name}__", Several._is_one_number)
