@@ -11,6 +11,8 @@ from typing import IO, Any, ParamSpec, cast
 
 from rich.console import Console
 from rich.markup import escape
+from rich.status import Status
+from rich.text import Text
 
 from operant.cli.interrupts import arrived
 from operant.text import printable, short
@@ -64,9 +66,18 @@ class _StandardError:
             os.close(null)
 
 
-output = Console(emoji=False)
+class _Screen(Console):
+    """A console whose spinner reads no emoji, either: ``snake.py:Snake: ...`` is no snake."""
+
+    def status(self, status: Any, **options: Any) -> Status:
+        """As rich's; a string may hold markup."""
+        text = Text.from_markup(status, emoji=False) if isinstance(status, str) else status
+        return super().status(text, **options)
+
+
+output = _Screen(emoji=False)
 """Results: standard output."""
-errors = Console(file=cast("IO[str]", _StandardError()), emoji=False)
+errors = _Screen(file=cast("IO[str]", _StandardError()), emoji=False)
 """Progress and mistakes: standard error, so that results can be piped."""
 
 
