@@ -103,7 +103,7 @@ class Arrays:
     def __init__(self, *arrays: np.ndarray) -> None:
         """`arrays`, one per field and of its shape and dtype, are written to, not copied."""
         for name, array in zip(self.fields, arrays, strict=True):
-            object.__setattr__(self, name, array.view(Cells))
+            object.__setattr__(self, name, labelled(array, f"state.{name}"))
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(
@@ -118,6 +118,12 @@ class Cells(np.ndarray):
     NumPy's own ``int32 * float32`` is a float64; an `Int64` times a float32 is a float32, as it is
     in compiled code. Indices count from the start only.
     """
+
+    label: str = "a table"
+    """What it is called in messages."""
+
+    def __array_finalize__(self, array: Any) -> None:
+        self.label = getattr(array, "label", self.label)
 
     def __getitem__(self, index: Any) -> Any:
         value = super().__getitem__(_inside(self, index))
@@ -137,14 +143,32 @@ class Cells(np.ndarray):
     def __setitem__(self, index: Any, value: Any) -> None:
         if isinstance(value, int) and self.dtype == np.float32:
             value = to_float32(value)
-        super().__setitem__(_inside(self, index), value)
+        try:
+            super().__setitem__(_inside(self, index), value)
+        except OverflowError:
+            limits = np.iinfo(self.dtype)
+            raise OverflowError(
+                f"{value} does not fit into {self.label}, which is {self.dtype}: {limits.min} to "
+                f"{limits.max}; {_WIDER.get(self.dtype.name, 'write clip(x, low, high)')}"
+            ) from None
 
 
-def _inside(array: np.ndarray, index: Any) -> Any:
-    for place in index if isinstance(index, tuple) else (index,):
-        if isinstance(place, int | np.integer) and place < 0:
-            raise IndexError(f"index {index} counts from the end of an array of {array.shape}")
+_WIDER = {"uint8": "declare it int32, or write clip(x, 0, 255)"}
+
+
+def _inside(array: Cells, index: Any) -> Any:
+    places = index if isinstance(index, tuple) else (index,)
+    for place, size in zip(places, array.shape, strict=False):
+        if isinstance(place, int | np.integer) and not 0 <= place < size:
+            raise IndexError(f"index {place} of {array.label} is outside 0..{size - 1}")
     return index
+
+
+def labelled(array: np.ndarray, label: str) -> Cells:
+    """The same memory as functions see it, and what it is called in messages."""
+    cells = array.view(Cells)
+    cells.label = label
+    return cells
 
 
 def as_cells(array: np.ndarray) -> Cells:
