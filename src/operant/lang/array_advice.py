@@ -165,9 +165,9 @@ def _comprehension_advice(
     node: ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp,
 ) -> str:
     first = node.generators[0]
-    place, value = first.target, getattr(node, "elt", None)
-    if isinstance(node, ast.DictComp):
-        place, value = node.key, node.value
+    place, value = (
+        (node.key, node.value) if isinstance(node, ast.DictComp) else (first.target, node.elt)
+    )
     head = f"for {ast.unparse(first.target)} in {ast.unparse(first.iter)}:"
     test = "".join(f" if {ast.unparse(part)}:" for part in first.ifs)
     what = "a generator" if isinstance(node, ast.GeneratorExp) else "a comprehension"

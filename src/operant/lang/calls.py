@@ -12,7 +12,7 @@ import numpy as np
 
 from operant.lang import words
 from operant.lang.array_advice import LOOPS, call_advice, draw_advice, loop_advice
-from operant.lang.expressions import Expressions, constant
+from operant.lang.expressions import Expressions
 from operant.lang.kinds import (
     BOOL,
     FLOAT,
@@ -27,6 +27,7 @@ from operant.lang.kinds import (
     Value,
     described,
 )
+from operant.lang.lookups import constant
 from operant.lang.names import array_name, variable_name
 from operant.lang.source import COMPOSED
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import ctypes
 import linecache
+import os
 import threading
 import time
 import traceback
@@ -49,6 +50,11 @@ class Watch:
 
     def __init__(self, limit_s: float = LIMIT_S) -> None:
         self.limit_s = limit_s
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """Forget everything: a forked process has no thread that looks, and perhaps a lock that is
+        held."""
         self._calls: set[_Call] = set()
         self._lock = threading.Lock()
         self._looking = False
@@ -87,6 +93,8 @@ class Watch:
 
 WATCH = Watch()
 """Of the calls of this process."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=WATCH.begin_again)
 
 
 def endless_call(error: EndlessLoopError) -> EndlessLoopError:
