@@ -60,6 +60,7 @@ class Snake(operant.Env):
         obs[CELLS], obs[CELLS + 1] = to_float(state.head[0]) / SIZE, to_float(state.head[1]) / SIZE
 
     render_size = (400, 400)
+    render_fps = 10
 
     def render(state, canvas):
         canvas.fill("ink")

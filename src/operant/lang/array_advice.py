@@ -77,6 +77,9 @@ _LOOPS = {
 LOOPS = frozenset(_LOOPS)
 """Functions of whole arrays, which are written as loops."""
 _CALLS = {
+    "float32": "write to_float(x)",
+    **dict.fromkeys(("int32", "uint8", "int64"), "write to_int(x)"),
+    **dict.fromkeys(("boolean", "bool_"), "write x != 0"),
     "round": "write floor(x + 0.5), and to_int() of that for an int",
     "divmod": "write q, r = a // b, a % b",
     "pow": "write x * x, or exp(y * log(x))",

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple, SupportsIndex
 
 import numpy as np
 
+from operant.lang.advice import fail
 from operant.lang.integers import Int64, to_float32
 
 MAX_BYTES = 1 << 20
@@ -29,6 +30,12 @@ class ArrayField(NamedTuple):
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
+
+    def __getitem__(self, shape: Any) -> Any:
+        """Refuses ``uint8[4][4]``."""
+        name = {"bool": "boolean"}.get(self.dtype.name, self.dtype.name)
+        sizes = ", ".join(map(str, (*self.shape, shape)))
+        fail(f"an array has all its sizes in one pair of brackets; write {name}[{sizes}]")
 
     @property
     def kind(self) -> str:
@@ -53,8 +60,12 @@ class _ElementType:
         sizes = shape if isinstance(shape, tuple) else (shape,)
         good = [isinstance(n, SupportsIndex) and not isinstance(n, bool) for n in sizes]
         if not sizes or not all(good) or min(n.__index__() for n in sizes) < 1:
-            raise TypeError(f"{self!r} takes sizes of at least 1, such as {self!r}[8], got {shape}")
+            fail(f"{self!r} takes sizes of at least 1, such as {self!r}[8], got {shape}")
         return ArrayField(self._dtype, tuple(n.__index__() for n in sizes))
+
+    def __call__(self, *given: Any) -> Any:
+        """Refuses ``uint8(4)``."""
+        fail(f"sizes stand in square brackets; write {self!r}[{', '.join(map(str, given)) or 1}]")
 
     def __repr__(self) -> str:
         return self.__name__
@@ -70,7 +81,7 @@ class Arrays:
     """Base class of a state made of arrays; subclass it with one attribute per array.
 
     Raises:
-        TypeError: an attribute is not an array, there is none, or they are too large.
+        LanguageError: an attribute is not an array, there is none, or they are too large.
     """
 
     fields: ClassVar[dict[str, ArrayField]] = {}
@@ -84,17 +95,17 @@ class Arrays:
             if name.startswith("__"):
                 continue
             if not isinstance(value, ArrayField) or name.startswith("_") or name == "fields":
-                raise TypeError(
+                fail(
                     f"{cls.__qualname__}.{name} must be an array such as float32[4], int32[2, 3], "
                     f"uint8[8] or boolean[1], got {value!r}"
                 )
             fields[name] = value
         declared = [name for name in vars(cls).get("__annotations__", {}) if name not in fields]
         if declared:
-            raise TypeError(f"write {declared[0]} = float32[...], not {declared[0]}: float32[...]")
+            fail(f"write {declared[0]} = float32[...], not {declared[0]}: float32[...]")
         total = sum(field.size * field.dtype.itemsize for field in fields.values())
         if not fields or total > MAX_BYTES:
-            raise TypeError(
+            fail(
                 f"{cls.__qualname__} needs at least one array and at most {MAX_BYTES} bytes, "
                 f"got {len(fields)} arrays of {total} bytes"
             )
