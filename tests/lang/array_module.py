@@ -53,6 +53,10 @@ def square(x):
     return x * x
 
 
+def double_sum(a, b):
+    return 2 * a + b
+
+
 def pair(x):
     return x, x > 0.0
 

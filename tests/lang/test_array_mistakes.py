@@ -168,7 +168,7 @@ STATEMENTS = {
     ),
 }
 CALLS = {
-    "y = square(x=1)  #!": "square() is given its arguments in order, without x=",
+    "y = square(x=1)  #!": "square() is given its arguments in order, without x=; write square(1)",
     "y = square(*state.x)  #!": "square() is given its arguments in order, without *",
     "y = square(1, 2)  #!": "square(x) takes 1 argument, got 2",
     "y = sin(0.5, 0.5)  #!": "sin() takes 1 argument, got 2",
@@ -202,6 +202,13 @@ CALLS = {
     "y = sin(state.x)  #!": (
         "`state.x` must be a number, got an array of 3; write one element, state.x[k], or a loop"
     ),
+    "y = double_sum(b=1, a=2)  #!": (
+        "double_sum() is given its arguments in order, without b=; write double_sum(2, 1)"
+    ),
+    "y = square(**{})  #!": "square() is given its arguments in order, without **",
+    "y = float32(action)  #!": "float32() is not compiled; write to_float(x)",
+    "y = uint8(action)  #!": "uint8() is not compiled; write to_int(x)",
+    "y = boolean(action)  #!": "boolean() is not compiled; write x != 0",
     "y = sum(state.x)  #!": (
         "sum() is not compiled; write total = 0.0, then for k in range(3): total += state.x[k]"
     ),

@@ -185,7 +185,7 @@ ARRAYS = {
     "state.board[N, 0] = 1  #!": "index 4 of state.board is outside 0..3",
     "y = state.x[0.0]  #!": "an index must be an int, got a float; write 0",
     "y = state.x[action > 0]  #!": "an index must be an int, got a bool; write to_int(action > 0)",
-    "y = state.x[0, 1]  #!": "state.x is an array of 3, got 2 indices",
+    "y = state.x[0, 1]  #!": "state.x is an array of 3, got 2 indices; write state.x[k]",
     "y = state.x[0:2]  #!": (
         "the slice state.x[0:2] is not compiled; write for k in range(0, 2): ... state.x[k] ..."
     ),

@@ -26,6 +26,14 @@ HELPERS = {
     "def f(x):\n    if x > 0:\n        return 1\n    return 2.0  #!": "returns a float here and",
     "def f(x):\n    return TABLE  #!": "a function returns numbers, not an array of 3; hand it",
     "def f(x):\n    write(TABLE)\ndef write(row):\n    row[0] = 1.5  #!": "row of write() is a",
+    "def f(x):\n    return rnd.randint(0, 3)  #!": (
+        "rnd.randint() is not compiled and ignores the seed; take `random` as an argument of "
+        "reset() or step(), and write random.integers(low, high), which ends at high - 1"
+    ),
+    "def f(x):\n    return random.uniform() * x  #!": (
+        "nothing is called random here; take it as an argument: def f(x, random)"
+    ),
+    "def f(x):\n    return math.sqrt(x)  #!": "math.sqrt() is not compiled; write operant.",
     "f = lambda x: x  #!": "a lambda is not compiled; write a plain function with def",
     "def twice(g):\n    @wraps(g)\n    def h(x):\n        return 2 * g(x)\n    return h\n"
     "@twice  #!\ndef f(x):\n    return x": "@twice is not compiled; write a plain function",
@@ -83,13 +91,13 @@ ENTRIES = {
         "index 2 of obs is outside 0..1"
     ),
     STEP + "        return 0.0, True\n\n    def observe(state):\n        state.x[0] = 1.0  #!\n": (
-        "observe() and action_mask() look at the state; only step() changes it"
+        "observe() and action_mask() only look at the state; write to it in step()"
     ),
     STEP
     + "        return 0.0, True\n\n"
     + OBSERVE
     + "\n    def action_mask(state, mask):\n        row = state.x\n        row[:] = 1.0  #!\n": (
-        "observe() and action_mask() look at the state; only step() changes it"
+        "observe() and action_mask() only look at the state; write to it in step()"
     ),
     STEP
     + "        return 0.0, True\n\n"
@@ -117,7 +125,7 @@ def test_a_helper_of_step_may_write_what_the_same_helper_of_observe_may_not(tmp_
     functions += "    def observe(state, obs):\n        nothing(state)\n"
     text = HEAD + ENV.format(functions=functions, actions="Discrete(3)")
     text = text.replace("    state.n[0] = 1\n", "    state.n[0] = 1  #!\n")
-    assert refused(tmp_path, text).startswith("observe() and action_mask() look at the state")
+    assert refused(tmp_path, text).startswith("observe() and action_mask() only look at the state")
 
 
 def test_parameters_are_given_once(tmp_path: Path) -> None:

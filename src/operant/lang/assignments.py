@@ -189,7 +189,8 @@ class Assignments(Calls):
             label = array.kind.label
             self.fail(node, f"{label} is a constant; what changes is in State: name = int32[8]")
         if array.kind.fixed:
-            self.fail(node, "observe() and action_mask() look at the state; only step() changes it")
+            text = "observe() and action_mask() only look at the state; write to it in step()"
+            self.fail(node, text)
         value = self.as_kind(node, value, array.kind.kind, f"an element of {array.kind.label}")
         self.refuse_too_large(node, array.kind, value)
         place = self.library.dialect.element(array.kind, array.text, flat)

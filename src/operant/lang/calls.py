@@ -51,8 +51,9 @@ class Calls(Expressions):
         self.refuse_reductions(node)
         text = ast.unparse(node.func)
         if node.keywords or any(isinstance(part, ast.Starred) for part in node.args):
-            names = [f"{part.arg or '**'}=" for part in node.keywords] or ["*"]
-            self.fail(node, f"{text}() is given its arguments in order, without {names[0]}")
+            names = [f"{part.arg}=" if part.arg else "**" for part in node.keywords] or ["*"]
+            said = f"{text}() is given its arguments in order, without {names[0]}"
+            self.fail(node, said + self.in_order(node))
         if isinstance(node.func, ast.Attribute):
             owner = node.func.value
             if isinstance(owner, ast.Name) and self.arguments.get(owner.id) == RANDOM:
@@ -71,6 +72,19 @@ class Calls(Expressions):
         if isinstance(called, FunctionType):
             return self.own_function(node, called)
         self.fail(node, self.no_call(node, called))
+
+    def in_order(self, node: ast.Call) -> str:
+        """Advice for a call of the author's function with arguments by name."""
+        function = self.visit(node.func).value if isinstance(node.func, ast.Name) else None
+        starred = any(isinstance(part, ast.Starred) for part in node.args)
+        if starred or not isinstance(function, FunctionType):
+            return ""
+        names = function.__code__.co_varnames[: function.__code__.co_argcount]
+        given = dict(zip(names, map(ast.unparse, node.args), strict=False))
+        given |= {part.arg: ast.unparse(part.value) for part in node.keywords if part.arg}
+        if set(given) != set(names):
+            return ""
+        return f"; write {ast.unparse(node.func)}({', '.join(given[name] for name in names)})"
 
     def refuse_reductions(self, node: ast.Call) -> None:
         """``sum(array)``, ``any(... for k in ...)``, ``np.sum(array)``, ``array.sum()``: a loop."""

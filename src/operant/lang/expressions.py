@@ -29,7 +29,7 @@ from operant.lang.kinds import (
     Value,
     described,
 )
-from operant.lang.lookups import Lookups, constant
+from operant.lang.lookups import Lookups, constant, literal
 
 _OPERATORS: dict[type[ast.operator], tuple[str, Any]] = {
     ast.Add: ("+", operator.add),
@@ -216,7 +216,9 @@ class Expressions(Lookups):
         chosen = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if len(chosen) > len(array.shape):
             sizes = described(array)
-            self.fail(node, f"{array.label} is {sizes}, got {len(chosen)} indices")
+            names = ", ".join(["k", "j", "i", "h"][: len(array.shape)])
+            text = f"{array.label} is {sizes}, got {len(chosen)} indices"
+            self.fail(node, f"{text}; write {ast.unparse(node.value)}[{names}]")
         terms, values = [], []
         for dimension, part in enumerate(chosen):
             if isinstance(part, ast.Slice):
@@ -373,25 +375,6 @@ class Expressions(Lookups):
     @abstractmethod
     def call(self, node: ast.Call) -> Value:
         """A word, a draw of random numbers, or a function of the author's."""
-
-
-def literal(node: ast.expr) -> Any:
-    """The value of an expression of literal numbers, as Python computes it; None for others."""
-    if isinstance(node, ast.Constant):
-        return node.value if isinstance(node.value, bool | int | float) else None
-    if not isinstance(node, ast.BinOp | ast.UnaryOp):
-        return None
-    for part in ast.walk(node):
-        if isinstance(part, ast.Constant):
-            if isinstance(part.value, bool) or not isinstance(part.value, int | float):
-                return None
-        elif not isinstance(part, ast.BinOp | ast.UnaryOp | ast.operator | ast.unaryop):
-            return None
-    try:
-        value = eval(compile(ast.Expression(node), "<literal>", "eval"), {})
-    except (ArithmeticError, TypeError, ValueError):
-        return None
-    return value if isinstance(value, bool | int | float) else None
 
 
 def _rounded(a: Any, b: Any) -> tuple[Any, Any]:

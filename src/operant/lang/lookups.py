@@ -196,6 +196,25 @@ class Lookups(ABC):
         """The text and kind of an expression."""
 
 
+def literal(node: ast.expr) -> Any:
+    """The value of an expression of literal numbers, as Python computes it; None for others."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, bool | int | float) else None
+    if not isinstance(node, ast.BinOp | ast.UnaryOp):
+        return None
+    for part in ast.walk(node):
+        if isinstance(part, ast.Constant):
+            if isinstance(part.value, bool) or not isinstance(part.value, int | float):
+                return None
+        elif not isinstance(part, ast.BinOp | ast.UnaryOp | ast.operator | ast.unaryop):
+            return None
+    try:
+        value = eval(compile(ast.Expression(node), "<literal>", "eval"), {})
+    except (ArithmeticError, TypeError, ValueError):
+        return None
+    return value if isinstance(value, bool | int | float) else None
+
+
 def constant(value: Any) -> Value:
     """A float or truth value that is known."""
     if isinstance(value, bool | np.bool_):
