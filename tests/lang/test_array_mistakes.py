@@ -158,6 +158,10 @@ STATEMENTS = {
         "state.n[0]; let the loop change what it asks for, or write for k in range(n) with a "
         "break"
     ),
+    "while True:  #!\n    if not params.hard:\n        return 0.0, True": (
+        "`while True` is left by no return with these parameters; let the loop change what it"
+        " asks for, or write for k in range(n) with a break"
+    ),
     "y = 0\nwhile y < 3 and state.x[0] > 0.0:  #!\n    z = 1": (
         "`while y < 3 and state.x[0] > 0.0` never ends once it has begun: nothing in it "
         "changes y and state.x[0]; let the loop change what it asks for, or write for k in "

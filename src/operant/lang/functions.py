@@ -20,7 +20,7 @@ from operant.lang.array_advice import for_advice, statement_advice
 from operant.lang.arrays import Cells
 from operant.lang.assignments import hashable
 from operant.lang.dialects import Dialect, Signature
-from operant.lang.endless import LOOKED_AT, has_break, never_ends
+from operant.lang.endless import ADVICE, LOOKED_AT, has_break, never_ends
 from operant.lang.kinds import (
     INT,
     NOTHING,
@@ -333,6 +333,8 @@ class _Body(Returns):
         self.inner(node.body)
         self.assigned = before
         forever = test.known and test.value is True and not has_break(node)
+        if forever and not self.returns:  # the parameters leave out the branch with the return
+            self.fail(node, f"{label} is left by no return with these parameters; {ADVICE}")
         if forever:
             self.return_zeros()
         return forever
