@@ -1,4 +1,4 @@
-"""Mistakes where a state of arrays and the functions over it are declared."""
+"""Mistakes where a state of arrays and the functions over it are declared, and what they return."""
 
 from __future__ import annotations
 
@@ -50,6 +50,65 @@ HEADS = {
     ),
 }
 
+RETURNS = {
+    "return 1.0  #!": (
+        "step() must return two values, reward and terminated (0.0, False); got a float"
+    ),
+    "return 1.0, False, 2  #!": (
+        "step() must return two values, reward and terminated (0.0, False); got 3 values (the"
+        " state is changed in place; the time limit is max_episode_steps)"
+    ),
+    "return 1.0, 0  #!": (
+        "terminated, the second value returned, must be a bool, got an int; write False"
+    ),
+    "return action > 0, False  #!": (
+        "the reward, the first value returned, must be a float, got a bool; write "
+        "to_float(action > 0)"
+    ),
+    "return pair(1)  #!": (
+        "step() must return two values, reward and terminated (0.0, False); got a tuple of 2"
+    ),
+    "if action > 0:\n    return 1.0, False\nreturn  #!": (
+        "step() must return two values, reward and terminated (0.0, False); got nothing"
+    ),
+    "return 1.0, False, False  #!": (
+        "step() must return two values, reward and terminated (0.0, False); got 3 values (the"
+        " state is changed in place; the time limit is max_episode_steps)"
+    ),
+    "return state, 1.0, False, False, {}  #!": (
+        "step() must return two values, reward and terminated (0.0, False); got 5 values (the"
+        " state is changed in place; the time limit is max_episode_steps)"
+    ),
+    "return  #!": "step() must return two values, reward and terminated (0.0, False); got nothing",
+    "return [1.0, False]  #!": (
+        "step() must return two values, reward and terminated (0.0, False); got [1.0, False]"
+    ),
+    "return None  #!": (
+        "step() must return two values, reward and terminated (0.0, False); got None"
+    ),
+    "return state.x, False  #!": (
+        "the reward, the first value returned, must be a number, got an array of 3; write one"
+        " element, state.x[k], or a loop"
+    ),
+    "return True, False  #!": (
+        "the reward, the first value returned, must be a float, got a bool; write 1.0"
+    ),
+    "return 1.0, 1  #!": (
+        "terminated, the second value returned, must be a bool, got an int; write True"
+    ),
+    "return None, False  #!": (
+        "step() must return two values, reward and terminated (0.0, False); got (None, False)"
+    ),
+    "return 'a', False  #!": (
+        "the reward, the first value returned, must be a number, got text; there is no text "
+        "in compiled code; write numbers (LEFT, RIGHT = 0, 1)"
+    ),
+    "return {}  #!": "step() must return two values, reward and terminated (0.0, False); got {}",
+    "return state  #!": (
+        "step() must return two values, reward and terminated (0.0, False); got the state"
+    ),
+}
+
 
 @pytest.mark.parametrize(("line", "message"), ON_THE_LINE.items())
 def test_a_wrong_size(tmp_path: Path, line: str, message: str) -> None:
@@ -74,3 +133,8 @@ def test_a_method_of_the_class_is_no_plain_function(tmp_path: Path) -> None:
     assert refused(tmp_path, text) == (
         "Task.step must be a plain function written with def, without @classmethod, got a method"
     )
+
+
+@pytest.mark.parametrize(("code", "message"), RETURNS.items())
+def test_a_wrong_return(tmp_path: Path, code: str, message: str) -> None:
+    assert refused(tmp_path, written(code)) == message

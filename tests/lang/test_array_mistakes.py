@@ -1,4 +1,4 @@
-"""Mistakes in statements, calls and returns over arrays: where, what came, what to write.
+"""Mistakes in statements and calls over arrays: where, what came, what to write.
 
 The line that ends with ``#!`` is the one that the message must name, in the author's own file.
 """
@@ -89,6 +89,22 @@ STATEMENTS = {
         "print() is not compiled; leave it out, and look at values with make(..., "
         "backend='reference') and a breakpoint, or env.get_state()"
     ),
+    "for v in state.board[0]:  #!\n    pass": (
+        "a loop is over range(); write for k in range(4): v = state.board[0][k]"
+    ),
+    "for v in square(1):  #!\n    pass": (
+        "a loop is over range(); write for k in range(n), and array[k] in it"
+    ),
+    "try:  #!\n    pass\nexcept* ValueError:\n    pass": (
+        "`try` is not compiled, and nothing raises in compiled code; ask before, with `if`"
+    ),
+    "y = [a + b for a in range(2) for b in range(3)]  #!": (
+        "a comprehension is not compiled; write a loop that fills an array of State: for a in"
+        " range(2): for b in range(3): state.values[a] = a + b"
+    ),
+    "async def f():  #!\n    pass": (
+        "`async` is not compiled; write a plain function above the class"
+    ),
     "y = []  #!": (
         "`[]`: lists are not compiled; numbers that change are an array of State (values = "
         "int32[1]), constants a table above the class (VALUES = (0,))"
@@ -134,7 +150,9 @@ STATEMENTS = {
     "for a, b in zip(state.x, state.x):  #!\n    pass": (
         "a loop is over range(); write for k in range(3): a, b = state.x[k], state.x[k]"
     ),
-    "for k, j in range(3):  #!\n    pass": "a loop has one variable: for k in range(3)",
+    "for k, j in range(3):  #!\n    pass": (
+        "a loop has one variable and plain limits: for k in range(n)"
+    ),
     "for row in state.board:  #!\n    pass": (
         "a loop is over range(); write for k in range(4): row = state.board[k]"
     ),
@@ -206,6 +224,14 @@ CALLS = {
     "y = sin(state.x)  #!": (
         "`state.x` must be a number, got an array of 3; write one element, state.x[k], or a loop"
     ),
+    "y = any(v > 0.0 for v in state.x)  #!": (
+        "any() is not compiled; write found = False, then for index in range(len(state.x)): v"
+        " = state.x[index]; found = found or v > 0.0"
+    ),
+    "y = random()  #!": "random is the random numbers and cannot be called; write random.uniform()",
+    "y = np.max(3)  #!": "np.max() is not compiled; write a loop over the elements of arrays",
+    "y = lang.flor(0.5)  #!": "lang is a module and has no 'flor'; did you mean floor?",
+    "y = len(SCORES)  #!": "len() is of an array, got a list",
     "y = double_sum(b=1, a=2)  #!": (
         "double_sum() is given its arguments in order, without b=; write double_sum(2, 1)"
     ),
@@ -387,7 +413,7 @@ RETURNS = {
         "step() must return two values, reward and terminated (0.0, False); got the state"
     ),
 }
-TABLE = STATEMENTS | CALLS | RETURNS
+TABLE = STATEMENTS | CALLS
 
 
 @pytest.mark.parametrize(

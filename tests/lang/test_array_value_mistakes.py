@@ -55,8 +55,8 @@ NUMBERS = {
     "y = not action  #!": "a condition must be a bool, got an int; write action != 0",
     "y = action is N  #!": "`is` is not compiled; write action == N",
     "y = action in GRID  #!": (
-        "`in` is not compiled; write found = False, then for k in range(n): found = found or "
-        "array[k] == action"
+        "`in` is not compiled; write found = False, then for k in range(len(GRID)): found = "
+        "found or GRID[k] == action"
     ),
     "y = params.mode == 3  #!": (
         "text is compared with text only, by == and != (a parameter's, say); number what you "
@@ -68,6 +68,14 @@ NUMBERS = {
     ),
     "y = 0 < square(action) < 3  #!": (
         "a call in the middle of a comparison; give its result a name"
+    ),
+    "y = action in state.n  #!": (
+        "`in` is not compiled; write found = False, then for k in range(len(state.n)): found "
+        "= found or state.n[k] == action"
+    ),
+    "y = (1, 2)[action]  #!": (
+        "a part is chosen by a constant from 0 to 1; what an index chooses is in a table "
+        "above the class"
     ),
     "y = action in (1, 2)  #!": "`in` is not compiled; write action == 1 or action == 2",
     "y = action not in {1, 2}  #!": "`not in` is not compiled; write action != 1 and action != 2",
@@ -132,7 +140,7 @@ NAMES = {
     "y = np.sin(0.5)  #!": "np.sin() is not compiled; write operant.lang.sin",
     "y = math.pi  #!": "math.pi is not compiled; write from operant.lang import pi, then pi",
     "y = Ship.SPEED  #!": "give Ship.SPEED a name above the class: SPEED = Ship.SPEED",
-    "y = Ship.WEIGHT  #!": "Ship is a type and has no 'WEIGHT'",
+    "y = Ship.WEIGHT  #!": "Ship is a class and has no 'WEIGHT'",
     "y = squar(1)  #!": "nothing is called squar here; did you mean square?",
     "y = GRIT[0, 0]  #!": "nothing is called GRIT here; did you mean GRID?",
     "y = state.bord[0, 0]  #!": (
@@ -256,6 +264,14 @@ ARRAYS = {
     ),
     "y = pair(1.0)[0]  #!": (
         "only arrays have elements, and pair(1.0) is a tuple of 2; write a, b = pair(1.0) first"
+    ),
+    "y = state.grid[0:1, 1:2]  #!": (
+        "the slice state.grid[0:1, 1:2] is not compiled; write for k in range(3): for j in "
+        "range(4): ... state.grid[k, j] ..."
+    ),
+    "y = state['x']  #!": "only arrays have elements, and state is the state; write state.x",
+    "y = params['gravity']  #!": (
+        "only arrays have elements, and params is the parameters; write params.gravity"
     ),
     "state.n += 1  #!": (
         "state.n is an array of 4 and stays where it is; write state.n[0] += 1 (or another index)"

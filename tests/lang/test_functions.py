@@ -184,6 +184,7 @@ def printed(tmp_path: Path, code: str, before: str = "", **params: Any) -> str:
 ACCEPTED = {
     "state.x[Way.DOWN] = GRID[Way.UP, 2] * 1.5": (1, 4.5),
     "a, b = 1.0, 2.0\na, b = b, a\nstate.x[0] = a - b": (0, 1.0),
+    "[a, b] = 1.0, 2.0\nstate.x[0] = a - b": (0, -1.0),
     "state.x[0], state.x[1] = 1.0, 2.0\nstate.x[0], state.x[1] = state.x[1], state.x[0]": (0, 2.0),
     "state.x[1] = square(3)\nstate.x[1] += square(0.5)": (1, 9.25),
     "row = state.grid[action]\nrow[2] = 7.0\nstate.x[0] = state.grid[1, 2]": (0, 7.0),
@@ -357,7 +358,10 @@ def test_an_action_of_several_parts(tmp_path: Path) -> None:
     code = "a, b = action\nstate.x[0] = a + 2 * b + 4 * action[1]"
     assert played(tmp_path, code, actions="MultiDiscrete([2, 3])")[0] == 7.0
     text = written("y = action[state.n[0]]  #!", actions="MultiDiscrete([2, 3])")
-    assert refused(tmp_path, text) == "a part is chosen by a constant from 0 to 1"
+    assert refused(tmp_path, text) == (
+        "a part is chosen by a constant from 0 to 1; what an index chooses is in a table above the "
+        "class"
+    )
 
 
 @pytest.mark.parametrize("value", ["math.nan", "math.inf", "1e30"])

@@ -17,8 +17,11 @@ _NO_TEXT = (
     "there is no text in compiled code; to see a value, set a breakpoint with backend='reference'; "
     "text for a picture belongs into render()"
 )
+_NO_TRY = "`try` is not compiled, and nothing raises in compiled code; ask before, with `if`"
 _STATEMENTS: dict[type[ast.stmt], str] = {
-    ast.Try: "`try` is not compiled, and nothing raises in compiled code; ask before, with `if`",
+    ast.Try: _NO_TRY,
+    ast.TryStar: _NO_TRY,
+    ast.AsyncFunctionDef: "`async` is not compiled; write a plain function above the class",
     ast.With: "`with` is not compiled; open files outside the environment",
     ast.Import: "`import` belongs at the top of the file, not into a compiled function",
     ast.ImportFrom: "`import` belongs at the top of the file, not into a compiled function",
@@ -171,13 +174,21 @@ def _comprehension_advice(
     place, value = (
         (node.key, node.value) if isinstance(node, ast.DictComp) else (first.target, node.elt)
     )
-    head = f"for {ast.unparse(first.target)} in {ast.unparse(first.iter)}:"
-    test = "".join(f" if {ast.unparse(part)}:" for part in first.ifs)
+    heads = " ".join(map(_loop, node.generators))
     what = "a generator" if isinstance(node, ast.GeneratorExp) else "a comprehension"
     return (
         f"{what} is not compiled; write a loop that fills an array of State: "
-        f"{head}{test} state.values[{ast.unparse(place)}] = {ast.unparse(value)}"
+        f"{heads} state.values[{ast.unparse(place)}] = {ast.unparse(value)}"
     )
+
+
+def _loop(part: ast.comprehension) -> str:
+    """One ``for ... in ... if ...`` of a comprehension as lines of a loop."""
+    over, target = ast.unparse(part.iter), ast.unparse(part.target)
+    head = f"for {target} in {over}:"
+    if isinstance(part.iter, ast.Name | ast.Attribute | ast.Subscript):  # an array
+        head = f"for index in range(len({over})): {target} = {over}[index];"
+    return head + "".join(f" if {ast.unparse(test)}:" for test in part.ifs)
 
 
 def loop_advice(name: str, node: ast.Call, shape: tuple[int, ...] = (), kind: str = "int") -> str:
@@ -189,12 +200,10 @@ def loop_advice(name: str, node: ast.Call, shape: tuple[int, ...] = (), kind: st
     given = node.args[0] if node.args else None
     if given is None and isinstance(node.func, ast.Attribute):  # state.board.sum()
         given = node.func.value
-    head, element, test, first = "for k in range(n):", "array[k]", "", "array[0]"
+    head, element, first = "for k in range(n):", "array[k]", "array[0]"
     if isinstance(given, ast.GeneratorExp | ast.ListComp):
-        inner = given.generators[0]
-        head = f"for {ast.unparse(inner.target)} in {ast.unparse(inner.iter)}:"
+        head = " ".join(map(_loop, given.generators))
         element = ast.unparse(given.elt)
-        test = "".join(f" if {ast.unparse(part)}:" for part in inner.ifs)
         kind = "bool" if isinstance(given.elt, ast.Compare | ast.BoolOp) else kind
         first = "the first of them"
     elif given is not None and shape:
@@ -206,7 +215,7 @@ def loop_advice(name: str, node: ast.Call, shape: tuple[int, ...] = (), kind: st
     zero, one = ("0.0", "1.0") if kind == "float" else ("0", "1")
     words = {"zero": zero, "one": one, "first": first, "element": added, "truth": truth}
     start, body = begin.format(**words), each.format(**words)
-    return f"{ast.unparse(node.func)}() is not compiled; write {start}, then {head}{test} {body}"
+    return f"{ast.unparse(node.func)}() is not compiled; write {start}, then {head} {body}"
 
 
 def loops(shape: tuple[int, ...]) -> tuple[str, str]:
@@ -260,9 +269,10 @@ def membership_advice(node: ast.Compare) -> str:
         low, high = ["0", *map(ast.unparse, right.args)][-2:]
         test = f"{low} <= {left} < {high}"
         return f"{text}; write {test if inside else f'not ({test})'}"
-    return (
-        f"{text}; write found = False, then for k in range(n): found = found or array[k] == {left}"
-    )
+    is_array = isinstance(right, ast.Name | ast.Attribute | ast.Subscript)
+    array, size = (ast.unparse(right), f"len({ast.unparse(right)})") if is_array else ("array", "n")
+    loop = f"for k in range({size}): found = found or {array}[k] == {left}"
+    return f"{text}; write found = False, then {loop}"
 
 
 def for_advice(node: ast.For, shape: tuple[int, ...] = ()) -> str:
@@ -270,31 +280,32 @@ def for_advice(node: ast.For, shape: tuple[int, ...] = ()) -> str:
     if node.orelse:
         return "for ... else is not compiled; set found = False before, True at the break, and ask"
     over, target = node.iter, node.target
-    if isinstance(over, ast.Call) and ast.unparse(over.func) == "range":
-        return f"a loop has one variable: for k in {ast.unparse(over)}"
+    called = ast.unparse(over.func) if isinstance(over, ast.Call) else ""
+    if called == "range":
+        return "a loop has one variable and plain limits: for k in range(n)"
     if isinstance(over, ast.List | ast.Tuple):
         values = ", ".join(map(ast.unparse, over.elts))
         return (
             f"a loop is over range(); put VALUES = ({values}) above the class, and write for k in "
             f"range({len(over.elts)}): {ast.unparse(target)} = VALUES[k]"
         )
-    name = ast.unparse(over)
-    if isinstance(over, ast.Call) and over.args:  # enumerate(array), zip(a, b), reversed(array)
-        name = ast.unparse(over.args[0])
-        if isinstance(target, ast.Tuple) and ast.unparse(over.func) == "enumerate":
-            target = target.elts[-1]
-    size = str(shape[0]) if shape else "n"
+    arrays = over.args if isinstance(over, ast.Call) else [over]
+    known = called in ("", "enumerate", "zip", "reversed") and bool(arrays)
+    if not known or not all(
+        isinstance(part, ast.Name | ast.Attribute | ast.Subscript) for part in arrays
+    ):
+        return "a loop is over range(); write for k in range(n), and array[k] in it"
+    if called == "enumerate" and isinstance(target, ast.Tuple):
+        target = target.elts[-1]
     taken = {part.id for part in ast.walk(target) if isinstance(part, ast.Name)}
     k = next(letter for letter in ("k", "i", "j", "index") if letter not in taken)
-    parts = f"{name}[{k}]"
-    if isinstance(over, ast.Call) and ast.unparse(over.func) == "reversed":
-        parts = f"{name}[{size} - 1 - {k}]"
-    if isinstance(target, ast.Tuple):
-        parts = ", ".join(f"{name}[{k}, {axis}]" for axis in range(len(target.elts)))
-        if isinstance(over, ast.Call):
-            parts = ", ".join(f"{ast.unparse(part)}[{k}]" for part in over.args)
-    names = ast.unparse(target).strip("()")
-    return f"a loop is over range(); write for {k} in range({size}): {names} = {parts}"
+    size = str(shape[0]) if shape else "n"
+    place = f"{size} - 1 - {k}" if called == "reversed" else k
+    parts = [f"{ast.unparse(part)}[{place}]" for part in arrays]
+    if isinstance(target, ast.Tuple) and called == "":
+        parts = [f"{parts[0][:-1]}, {axis}]" for axis in range(len(target.elts))]
+    names = ", ".join(map(ast.unparse, target.elts if isinstance(target, ast.Tuple) else [target]))
+    return f"a loop is over range(); write for {k} in range({size}): {names} = {', '.join(parts)}"
 
 
 def near(name: str, known: Iterable[str]) -> str:

@@ -67,7 +67,7 @@ class Assignments(Calls):
     def assign(self, node: ast.stmt, target: ast.expr, source: ast.expr) -> None:
         """``name = value``, ``array[i] = value``, ``a, b = b, a`` or ``a, b = function()``."""
         value = self.visit(source)
-        if isinstance(target, ast.Tuple):
+        if isinstance(target, ast.Tuple | ast.List):
             self.unpack(node, target, value)
         elif isinstance(value.kind, Array) and isinstance(target, ast.Name):
             known = self.views.setdefault(target.id, value.kind)
@@ -79,7 +79,7 @@ class Assignments(Calls):
             text = self.target(target, value)
             self.emit(text)
 
-    def unpack(self, node: ast.stmt, target: ast.Tuple, value: Value) -> None:
+    def unpack(self, node: ast.stmt, target: ast.Tuple | ast.List, value: Value) -> None:
         """Several at a time: all values are known before the first is written."""
         kinds = value.kind if isinstance(value.kind, tuple) else ()
         starred = any(isinstance(part, ast.Starred) for part in target.elts)
@@ -95,7 +95,7 @@ class Assignments(Calls):
         for name, kind, place in zip(names, kinds, target.elts, strict=True):
             self.emit(self.target(place, Value(name, kind)))
 
-    def no_unpacking(self, node: ast.stmt, target: ast.Tuple, value: Value) -> NoReturn:
+    def no_unpacking(self, node: ast.stmt, target: ast.Tuple | ast.List, value: Value) -> NoReturn:
         """Refuse ``a, b = array`` and numbers of names that do not fit."""
         names = ", ".join(map(ast.unparse, target.elts))
         text = f"{len(target.elts)} names for {described(value.kind)}"

@@ -60,7 +60,8 @@ class Calls(Expressions):
                 return self.draw(node, variable_name(owner.id), node.func.attr)
         function = self.visit(node.func)
         if function.kind != OUTSIDE:
-            self.fail(node, f"{text} is {described(function.kind)} and cannot be called")
+            advice = f"; write {text}.uniform()" if function.kind == RANDOM else ""
+            self.fail(node, f"{text} is {described(function.kind)} and cannot be called{advice}")
         called = function.value
         try:
             hash(called)
@@ -120,6 +121,8 @@ class Calls(Expressions):
                 f"{text}() changes {kept}, which all environments would share; keep it in State: "
                 f"{kept.lower()} = int32[8], and a count n = int32[1]"
             )
+        if getattr(called, "__module__", "").startswith("numpy"):
+            return f"{text}() is not compiled; write a loop over the elements of arrays"
         if hasattr(called, "__wrapped__"):
             return f"{text}() is decorated, which is not compiled; write a plain function with def"
         if isinstance(called, type) and called.__module__ != "builtins":
@@ -163,7 +166,8 @@ class Calls(Expressions):
         if called is builtins.len:
             value = self.visit(self.counted(node, 1, 1)[0])
             if not isinstance(value.kind, Array):
-                self.fail(node, f"len() is of an array, got {described(value.kind)}")
+                got = f"a {type(value.value).__name__}" if value.kind == OUTSIDE else ""
+                self.fail(node, f"len() is of an array, got {got or described(value.kind)}")
             return self.constant(node, value.kind.shape[0])
         if called is builtins.range:
             self.fail(node, "range() belongs into a loop: for k in range(n)")

@@ -23,7 +23,9 @@ from operant.lang.kinds import (
     INT,
     NUMBERS,
     OUTSIDE,
+    PARAMS,
     RANDOM,
+    STATE,
     TEXT,
     Array,
     Value,
@@ -171,7 +173,8 @@ class Expressions(Lookups):
         if base.parts:
             index = self.visit(node.slice)
             if not (index.known and index.kind == INT and 0 <= index.value < len(base.parts)):
-                self.fail(node, f"a part is chosen by a constant from 0 to {len(base.parts) - 1}")
+                text = f"a part is chosen by a constant from 0 to {len(base.parts) - 1}"
+                self.fail(node, f"{text}; what an index chooses is in a table above the class")
             part: Value = base.parts[index.value]
             return part
         if not isinstance(base.kind, Array):
@@ -193,6 +196,8 @@ class Expressions(Lookups):
             got, advice = "a dict", f"write {text} = (1, 2) and a name for each index: WOOD = 0"
         elif base.kind == OUTSIDE:
             got = f"a {type(base.value).__name__}"
+        elif base.kind in (STATE, PARAMS):
+            advice = f"write {text}.{getattr(node.slice, 'value', 'name')}"
         elif base.kind == RANDOM:
             advice = f"numbers are drawn one after the other: {text}.uniform()"
         elif base.kind in NUMBERS:
@@ -246,9 +251,13 @@ class Expressions(Lookups):
             row = text + (f"[{', '.join(before)}]" if before else "")
             advice = f"{row}[:] = value to fill it, or {row} alone to hand it to a function"
         elif len(chosen) > 1:
-            places = ["k" if isinstance(part, ast.Slice) else ast.unparse(part) for part in chosen]
-            size = next(array.shape[k] for k, part in enumerate(places) if part == "k")
-            advice = f"for k in range({size}): ... {text}[{', '.join(places)}] ..."
+            names = iter(["k", "j", "i", "h"])
+            places, heads = [], ""
+            for one, size in zip(chosen, array.shape, strict=False):
+                sliced = isinstance(one, ast.Slice)
+                places.append(next(names) if sliced else ast.unparse(one))
+                heads += f"for {places[-1]} in range({size}): " if sliced else ""
+            advice = f"{heads}... {text}[{', '.join(places)}] ..."
         self.fail(node, f"the slice {ast.unparse(node)} is not compiled; write {advice}")
 
     def index(self, node: ast.expr, array: Array, dimension: int) -> Value:

@@ -156,9 +156,12 @@ class Lookups(ABC):
                 self.fail(node, f"give {text} a name above the class: {name.upper()} = {text}")
             return self.outside(node, name, value)
         what = described(base.kind)
+        guess = ""
         if base.kind == OUTSIDE:
-            what = f"a {type(base.value).__name__}"
-        self.fail(node, f"{ast.unparse(node.value)} is {what} and has no {name!r}")
+            is_class = isinstance(base.value, type)
+            what = "a class" if is_class else f"a {type(base.value).__name__}"
+            guess = near(name, [known for known in dir(base.value) if known[0] != "_"])
+        self.fail(node, f"{ast.unparse(node.value)} is {what} and has no {name!r}{guess}")
 
     def _refuse_library(self, node: ast.Attribute, module: ModuleType) -> None:
         """Refuse what is taken from ``math``, ``numpy`` or ``random``, with the word instead."""

@@ -83,13 +83,6 @@ DEVICE long long inside(long long index, long long size, long long place, long l
     if (trouble[0] == 0) trouble[0] = (place << 40) | (index & ((1ll << 40) - 1));
     return 0;
 }}
-DEVICE bool endless(long long passes, long long place, long long *trouble) {{
-    if (((volatile long long *)trouble)[1] != 0) return true;
-    if (passes < {most_passes}ll) return false;
-    trouble[1] = 1;
-    if (trouble[0] == 0) trouble[0] = place << 40;
-    return true;
-}}
 
 {words}
 DEVICE float draw(unsigned *stream) {{
@@ -114,6 +107,15 @@ DEVICE long long draw_integers(unsigned *stream, long long low, long long high) 
 }}
 DEVICE bool draw_chance(unsigned *stream, float probability) {{
     return draw(stream) < probability;
+}}
+"""
+_ENDLESS = f"""
+DEVICE bool endless(long long passes, long long place, long long *trouble) {{
+    if (((volatile long long *)trouble)[1] != 0) return true;
+    if (passes < {MOST_PASSES}ll) return false;
+    trouble[1] = 1;
+    if (trouble[0] == 0) trouble[0] = place << 40;
+    return true;
 }}
 """
 _NORMAL = """
@@ -264,11 +266,12 @@ def array_cuda_source(rules: ArrayRules, version: str) -> tuple[str, list[tuple[
     """The whole program, and the places that are looked at; equal rules, equal text."""
     library, compiled = rules.library(CText(), strided=True)
     words = CHOICES + RANDOM
-    named = {"name": rules.env.__qualname__, "version": version, "words": words}
-    parts = [_PRELUDE.format(**named, most_passes=MOST_PASSES)]
+    parts = [_PRELUDE.format(name=rules.env.__qualname__, version=version, words=words)]
     parts += [_word(word) for word in with_inner(library.words)]
     if {"log", "cos"} <= library.words:
         parts.append(_NORMAL)
+    if any("endless(" in text for text in library.texts):
+        parts.append(_ENDLESS)
     parts += [_table(name, values) for name, values in library.tables.items()]
     parts += library.texts
     parts.append(_arguments(rules))
