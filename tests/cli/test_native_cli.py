@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from operant import paths
 from operant.cli import main
 from operant.runs.checkpoint import list_checkpoints, load_checkpoint
 from operant.runs.directory import find_run
@@ -20,8 +21,11 @@ Cli = Callable[..., tuple[str, str]]
 
 @pytest.fixture(scope="module", autouse=True)
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    home, kernels = tmp_path_factory.mktemp("home"), paths.home() / "kernels"
+    kernels.mkdir(parents=True, exist_ok=True)
+    (home / "kernels").symlink_to(kernels)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OPERANT_HOME", str(tmp_path_factory.mktemp("home")))
+        patch.setenv("OPERANT_HOME", str(home))
         patch.setenv("COLUMNS", "120")
         yield
 
@@ -76,7 +80,7 @@ def test_check_refuses_a_liar(cli: Cli, build_library: Callable[..., Path]) -> N
 def test_train_eval_and_resume_to_the_bit(cli: Cli, snake: str) -> None:
     whole = ["train", snake, *SMALL, "--run-id", "whole", "--total-steps", "512", "--json"]
     found = json.loads(cli(*whole)[0].splitlines()[-1])
-    assert (found["env"], found["engine"], found["finished"]) == (snake, "eager", True)
+    assert (found["env"], found["engine"], found["finished"]) == (snake, "fused", True)
     out, _ = cli("train", snake, *SMALL, "--run-id", "part", "--total-steps", "256")
     assert f"next: operant eval part --env {snake}" in out
     _, err = cli("train", "--resume", "part", "--total-steps", "512", code=2)

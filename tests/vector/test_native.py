@@ -6,7 +6,6 @@ import ctypes
 import importlib.util
 import re
 import shutil
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,9 +20,7 @@ from operant.envs import registry
 from operant.envs.rules import Rules
 from operant.lang import clip, randint, where
 from operant.models import PPO
-from operant.vector import native_backend
 from operant.vector.native import NativeError, include_folder, load
-from operant.vector.native_team import Team
 from operant.vector.philox import uniforms
 from operant.vector.stream import Stream
 
@@ -55,6 +52,34 @@ class Walk(operant.Env):
 
     def observe(state: Any) -> Any:
         return state.place, state.age
+
+
+class Strides(Walk):
+    """The same with -DMULTI: which way, and how far."""
+
+    observation_space = MultiDiscrete([9, 1000])
+    action_space = MultiDiscrete([3, 2])
+
+    def step(state: Any, action: Any, random: Any) -> Any:
+        by = where(random[0] < np.float32(0.1), 0, (action[0] - 1) * (1 + action[1]))
+        place = clip(state.place + by, 0, 8)
+        over = (place == 0) | (place == 8)
+        return Walk.State(place, state.age + 1), where(place == 8, 1.0, -0.01), over
+
+    def action_mask(state: Any) -> Any:
+        return (True,) * 5
+
+
+class Push(Walk):
+    """The same with -DCONTINUOUS."""
+
+    action_space = Box(-1.0, 1.0, (1,))
+
+    def step(state: Any, action: Any, random: Any) -> Any:
+        return Walk.step(state, where(action[0] > 0.0, 1, 0), random)
+
+
+TWINS = {"": Walk, "-DMULTI": Strides, "-DCONTINUOUS": Push}
 
 
 @pytest.fixture(scope="module")
@@ -116,11 +141,16 @@ def test_random_numbers_are_those_of_the_library(build_library: Build) -> None:
 
 
 @pytest.mark.parametrize("mode", ["SameStep", "NextStep", "Disabled"])
-@pytest.mark.parametrize("workers", [1, 3])
-def test_a_game_in_c_is_the_same_game(walk: type[operant.Env], mode: str, workers: int) -> None:
+@pytest.mark.parametrize(
+    ("flag", "workers"), [("", 1), ("", 3), ("-DMULTI", 3), ("-DCONTINUOUS", 1)]
+)
+def test_a_game_in_c_is_the_same_game(
+    build_library: Build, flag: str, mode: str, workers: int
+) -> None:
     options: dict[str, Any] = {"seed": 3, "autoreset_mode": mode}
-    ours = operant.make(walk, 37, workers=workers, **options)
-    theirs = operant.make(Walk, 37, backend="reference", **options)
+    game = load(build_library(WALK, *filter(None, [flag])), trial=False)
+    ours = operant.make(game, 37, workers=workers, **options)
+    theirs = operant.make(TWINS[flag], 37, backend="reference", **options)
     assert_equal([ours.reset()[0]], [theirs.reset()[0]])
     found = trajectory(ours, 100)
     assert_equal(found, trajectory(theirs, 100))
@@ -185,7 +215,7 @@ def test_the_native_backend_and_no_other(walk: type[operant.Env]) -> None:
     assert operant.make(walk, 3, impl="native").backend == "native"
     assert operant.make(walk, 3, workers="auto").workers >= 1
     env.reset()
-    assert env.compiled is None
+    assert env.compiled is not None
     for name in ("cpu", "reference", "cuda"):
         with pytest.raises(
             ValueError, match=f"which backend 'native' plays and no other; got '{name}"
@@ -274,54 +304,6 @@ def test_a_file_is_loaded_once(build_library: Build, tmp_path: Path) -> None:
     assert {"operant_env.h", "operant_random.h"} <= {p.name for p in include_folder().iterdir()}
 
 
-# Threads --------------------------------------------------------------------------------------
-def test_a_team_reports_what_its_threads_raise(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = threading.active_count()
-    team, done = Team(3), []
-    assert threading.active_count() == before + 2
-
-    def work(part: int) -> None:
-        if part == 2:
-            raise ZeroDivisionError
-        done.append(part)
-
-    team.run(work, [0, 1, 3])
-    with pytest.raises(ZeroDivisionError):
-        team.run(work, [4, 2, 5])
-    with pytest.raises(ZeroDivisionError):
-        team.run(work, [2, 6, 7])
-    assert sorted(done) == [0, 1, 3, 4, 5, 6, 7]
-    monkeypatch.setattr("operant.vector.native_team.os.getpid", lambda: -1)
-    with pytest.raises(RuntimeError, match="make the environment in the child"):
-        team.run(work, [0, 1])
-    threads = [thread for thread in threading.enumerate() if thread.name == "operant"]
-    team.close()
-    for thread in threads[-2:]:
-        thread.join(5)
-    assert threading.active_count() == before
-
-
-def test_an_interrupt_waits_for_the_others() -> None:
-    started, done = threading.Event(), []
-
-    def work(part: int) -> None:
-        if part == 0:
-            started.wait(5)
-            raise KeyboardInterrupt
-        started.set()
-        done.append(part)
-
-    with pytest.raises(KeyboardInterrupt):
-        Team(2).run(work, [0, 1])
-    assert done == [1]
-
-
-def test_parts_are_even() -> None:
-    assert native_backend.even_parts(10, 3) == [(0, 3), (3, 7), (7, 10)]
-    assert native_backend.even_parts(2, 5) == [(0, 1), (1, 2)]
-    assert native_backend.even_parts(0, 2) == []
-
-
 # What the documentation shows --------------------------------------------------------------------
 def test_the_page_and_the_example_run(
     build_library: Build, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -347,11 +329,12 @@ def weights(ppo: PPO) -> list[np.ndarray]:
     return [tensor.numpy().copy() for tensor in ppo.policy.state_dict().values()]
 
 
-def test_ppo_trains_and_resumes_to_the_bit(snake: type[operant.Env], tmp_path: Path) -> None:
-    ppo = PPO(snake, seed=1, engine="fused", **SMALL)
-    assert ppo.engine.name == "eager"
-    assert "the fused engine cannot do this job: " in ppo.engine_reason
-    assert "these run on backend 'native'" in ppo.engine_reason
+@pytest.mark.parametrize("engine", ["eager", "fused"])
+def test_ppo_trains_and_resumes_to_the_bit(
+    snake: type[operant.Env], engine: str, tmp_path: Path
+) -> None:
+    ppo = PPO(snake, seed=1, engine=engine, **SMALL)
+    assert ppo.engine.name == engine
     before = weights(ppo)
     ppo.learn(3 * 128)
     assert ppo.episodes > 0

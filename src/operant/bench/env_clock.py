@@ -2,7 +2,7 @@
 
 - ``eager`` calls ``env.step``: that is timed.
 - ``fused`` calls the compiled step by its address: the address of a function that times it is put
-  there instead. It costs two looks at the clock for each tile of 64 or 128 environments.
+  there instead. It costs two looks at the clock for each tile of environments.
 - On a card nothing can be timed from here: steps of a batch like it are timed alone.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _LINE = 8  # int64 of a cache line: what two threads write to is never in one
 _SECONDS, _NANOSECONDS, _SUM, _CALLS, _ADDRESS, _CLOCK = range(6)  # of a line
-_TILE = 64  # environments, at least, that the fused engine steps at a time
+_TILE = 16  # environments, at least, that the fused engine steps at a time
 
 
 class EnvClock(Protocol):
@@ -45,7 +45,11 @@ def clock_for(ppo: PPO) -> EnvClock:
     if env.backend == "cuda":
         return AloneClock(ppo)
     if ppo.engine.name == "fused" and isinstance(env, VecEnv):
-        return KernelClock(env, lambda: ppo.engine.threads)
+        from operant.ppo.engines.fused_cpu import FusedEngine
+
+        engine = ppo.engine
+        assert isinstance(engine, FusedEngine)
+        return KernelClock(env, lambda: engine.rollout_threads)
     return StepClock(env)
 
 
@@ -119,7 +123,7 @@ class AloneClock:
     kind = "estimated"
 
     def __init__(self, ppo: PPO) -> None:
-        from operant.ppo.trainer import make_env
+        from operant.ppo.batch import make_env
 
         env = make_env(ppo.config, ppo.env.rules.env, ppo.device)
         env.reset(seed=ppo.config.run.seed)

@@ -5,7 +5,8 @@
 - `minimum`, `maximum`: of two float32; NaN if either is.
 - `whole32`: an int of a float, defined for every float. `bits_of`, `float_of`: reinterpret 32 bits.
 - `flags_of_64`: 64 truth values as one word. `trailing_zeros`: of such a word that is not zero.
-- `at`, `shifted`, `address_of`: memory known by address. `call_reset`, `call_address`: functions.
+- `at`, `shifted`, `address_of`, `address_at`: memory known by address. `call_reset`,
+  `call_address`: functions.
 - `prefer_wide_vectors`: 512 bits where the machine has them.
 - `atomic_load`, `atomic_store`, `atomic_add`, `atomic_replace`: what threads tell each other.
 - `load`, `store`: access to buffers that are known not to overlap. Numba cannot say so, and LLVM
@@ -119,6 +120,16 @@ def address_of(typing_context: Any, array: Any) -> Any:
         return builder.ptrtoint(data, ir.IntType(64))
 
     return types.int64(array), generate
+
+
+@intrinsic
+def address_at(typing_context: Any, pointer: Any, index: Any) -> Any:
+    """Where ``pointer[index]`` is, as an int64."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.ptrtoint(builder.gep(args[0], [args[1]]), ir.IntType(64))
+
+    return types.int64(pointer, types.intp), generate
 
 
 @intrinsic

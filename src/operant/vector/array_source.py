@@ -21,6 +21,7 @@ from operant.lang.trace import INT
 from operant.vector.author_mistake import EndlessLoopError, RulesError
 from operant.vector.numba_jobs import work_source
 from operant.vector.numba_source import (
+    EPISODE_BEGINS,
     HEADER,
     OBSERVE,
     RESET,
@@ -148,25 +149,32 @@ for j in range(lo, hi):
     begin(shifted(stream, i * {STREAM_WORDS}), u32(0), episode[i], seed[i], index[i])
 {_inner(zeros)}
     {calls["reset"]}
-    episode[i] = u32(episode[i] + u32(1))
-    steps[i] = 0
-    episode_return[i] = f32(0.0)
-    start_us[i] = now_us
-    done[i] = 0
+{indent(EPISODE_BEGINS, "    ")}
 {_inner(_observe(rules, calls))}"""
 
 
 def _step(rules: ArrayRules, calls: dict[str, Any]) -> str:
     """Step environments lo..hi; those that finished are listed in finished[lo:]."""
-    copies = [
-        f"for cell in range({rules.observation.size}):",
-        f"    k = i * {rules.observation.size} + cell",
-        "    final_obs[k] = obs[k]",
+    stream = f"shifted(stream, i * {STREAM_WORDS})"
+    rule = [
+        f"begin({stream}, u32(taken), u32(episode[i] - u32(1)), seed[i], index[i])",
+        f"gained, over = {calls['step']}",
+        *_observe(rules, calls),
     ]
+    return episodes_step("", rule, str(rules.observation.size))
+
+
+def episodes_step(before: str, rule: list[str], obs_size: str) -> str:
+    """Step environments lo..hi, each by itself; those that finished are listed in finished[lo:].
+
+    `before` comes first, for all of them. `rule` takes step number `taken` of environment i, writes
+    its observation and finds the reward, `gained`, and whether it is `over`. One that awaits its
+    reset (NEXT_STEP) is reset instead.
+    """
     return f"""\
 if hi > num_envs:
     hi = num_envs
-ended = 0
+{before}ended = 0
 for i in range(lo, hi):
     if done[i] != 0:
         done[i] = 0
@@ -182,18 +190,14 @@ for i in range(lo, hi):
                 reset_address, lo + ended, lo + ended + 1, finished, now_us, table_address
             )
             continue
-    began = u32(steps[i] + i32(1))
-    begin(
-        shifted(stream, i * {STREAM_WORDS}), began, u32(episode[i] - u32(1)), seed[i], index[i]
-    )
-    gained, over = {calls["step"]}
-    steps[i] = i32(began)
-    late = i32(began) >= i32(max_steps)
+    taken = i32(steps[i] + i32(1))
+{_inner(rule)}
+    steps[i] = taken
+    late = taken >= i32(max_steps)
     episode_return[i] = episode_return[i] + gained
     reward[i] = gained
     terminated[i] = u8(over)
     truncated[i] = u8(late)
-{_inner(_observe(rules, calls))}
     if over or late:
         done[i] = 1
         report_return[i] = episode_return[i]
@@ -202,10 +206,10 @@ for i in range(lo, hi):
         finished[lo + ended] = i
         ended += 1
         if mode == 1:
-{_inner(copies, 3)}
+            for k in range(i * {obs_size}, (i + 1) * {obs_size}):
+                final_obs[k] = obs[k]
             call_reset(
                 reset_address, lo + ended - 1, lo + ended, finished, now_us, table_address
             )
             done[i] = 1  # reported, not pending
-counts[lo >> 6] = ended
 return ended"""

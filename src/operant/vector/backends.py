@@ -28,6 +28,9 @@ class Backend(Protocol):
     def state_changed(self) -> None:
         """Note that someone else wrote to the buffers."""
 
+    def use(self, rules: Rules) -> None:
+        """Go on with other values of the float parameters."""
+
     def step(self, actions: np.ndarray, now_us: int) -> int:
         """One step of every environment; how many finished, or -1 (nobody stepped) if an action
         is out of range or not finite. `actions`: contiguous, int32, int64 or float32."""
@@ -62,21 +65,12 @@ def _create_reference(
     return ReferenceBackend(rules, buffers, max_steps, mode)
 
 
-def _create_cpu(
+def _create_compiled(
     rules: Rules, buffers: Buffers, max_steps: int, mode: AutoresetMode, workers: int
 ) -> Backend:
     from operant.vector.numba import NumbaBackend
 
     return NumbaBackend(rules, buffers, max_steps, mode, workers)
-
-
-def _create_native(
-    rules: Rules, buffers: Buffers, max_steps: int, mode: AutoresetMode, workers: int
-) -> Backend:
-    from operant.vector.native_backend import NativeBackend
-
-    assert isinstance(rules, NativeRules)
-    return NativeBackend(rules, buffers, max_steps, mode, workers)
 
 
 def available_backends(env: object = None) -> list[str]:
@@ -125,12 +119,11 @@ def choose_backend(name: Any, rules: Rules | None = None) -> Choice:
     if name == "reference":
         return Choice("reference", "asked for", False, _create_reference)
     if name == "cpu":
-        if not _has_numba():
-            raise ValueError("backend 'cpu' needs numba, which is not installed: pip install numba")
-        return Choice("cpu", "asked for", True, _create_cpu)
+        _check_numba("cpu")
+        return Choice("cpu", "asked for", True, _create_compiled)
     if name == "auto":
         if _has_numba():
-            return Choice("cpu", "auto: the fastest backend present", True, _create_cpu)
+            return Choice("cpu", "auto: the fastest backend present", True, _create_compiled)
         return Choice("reference", "auto: numba is not installed", False, _create_reference)
     if isinstance(name, str) and name.partition(":")[0] == "cuda":
         raise ValueError(f"a batch on {name!r} holds tensors: make it with operant.make()")
@@ -143,8 +136,9 @@ def _choose_for_library(name: Any, rules: NativeRules) -> Choice:
             f"{rules.env.__qualname__} is a compiled library, which backend 'native' plays and no "
             f"other; got {name!r}"
         )
+    _check_numba("native")
     reason = "asked for" if name == "native" else "auto: it is a compiled library"
-    return Choice("native", reason, True, _create_native)
+    return Choice("native", reason, True, _create_compiled)
 
 
 def host_backend(env: object = None) -> str:
@@ -152,6 +146,13 @@ def host_backend(env: object = None) -> str:
     if is_native(env):
         return "native"
     return "cpu" if _has_numba() else "reference"
+
+
+def _check_numba(backend: str) -> None:
+    if not _has_numba():
+        raise ValueError(
+            f"backend {backend!r} needs numba, which is not installed: pip install numba"
+        )
 
 
 def _has_numba() -> bool:

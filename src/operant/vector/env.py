@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from operant.envs.env import Env
+from operant.envs.rules import Rules
 from operant.vector.actions import as_actions, bad_action_message, fast_dtypes
 from operant.vector.backends import Backend, Choice, backend_of, choose_backend
 from operant.vector.base import (
@@ -102,6 +103,7 @@ class VecEnv(BaseVecEnv):
             runs on ``reference`` instead, with a `FallbackWarning`.
     """
 
+    _OPTIONS = ("backend", "workers")
     env_class: ClassVar[type[Env]]
     """The environment of a subclass such as ``CartPoleVecEnv``."""
 
@@ -146,6 +148,7 @@ class VecEnv(BaseVecEnv):
         self._action_dtypes = fast_dtypes(self.rules.action)
         self._awaits_reset = False  # DISABLED mode: some environment finished and was not reset
         self.closed = False
+        self._built = frozenset(vars(self))
 
     # Gymnasium's API ------------------------------------------------------------------------
     @one_at_a_time
@@ -256,7 +259,8 @@ class VecEnv(BaseVecEnv):
             finished = self._backend.step(row, time.perf_counter_ns() // 1000)
             if finished < 0:
                 raise ValueError(bad_action_message(row, self.rules.action))
-            self._awaits_reset = finished > 0 and self.autoreset_mode == AutoresetMode.DISABLED
+            if finished > 0 and self.autoreset_mode == AutoresetMode.DISABLED:
+                self._awaits_reset = True
             for array, result in zip(out, (*self._results, *self._report.values()), strict=False):
                 array[k] = result
             out.final_obs[k] = self._final_obs
@@ -302,14 +306,15 @@ class VecEnv(BaseVecEnv):
     @property
     def compiled(self) -> NumbaBackend | None:
         """The compiled kernels and their memory, for engines that step environments themselves;
-        None on other backends. Who does so calls its `state_changed` afterwards.
+        None on ``"reference"``. Who does so calls its `state_changed` afterwards.
 
         Raises:
             ValueError: closed, or never reset.
         """
         if not self._was_reset or self.closed:
             self._refuse_step()
-        return self._backend if self.backend == "cpu" else None  # type: ignore[return-value]
+        compiled = self.backend in ("cpu", "native")
+        return self._backend if compiled else None  # type: ignore[return-value]
 
     # Inside ---------------------------------------------------------------------------------
     def _taken(self, actions: Any) -> np.ndarray:
@@ -335,11 +340,14 @@ class VecEnv(BaseVecEnv):
                 self.workers = count
             return chosen.create(*given, self.workers)
         except Exception as error:
-            if not may_fall_back or chosen.name == "reference":
+            if not may_fall_back or chosen.name in ("reference", "native"):
                 raise
             self.backend, self.workers = "reference", 1
             self.backend_reason = warn_of_fallback(self.rules.env, chosen.name, "reference", error)
             return choose_backend("reference").create(*given, 1)
+
+    def _use(self, rules: Rules) -> None:
+        self._backend.use(rules)
 
     def _hand_out(self, array: np.ndarray) -> np.ndarray:
         return array.copy() if self.copy else array
@@ -350,7 +358,8 @@ class VecEnv(BaseVecEnv):
             array[mask] = 0
 
     def _episode_info(self) -> dict[str, Any]:
-        self._awaits_reset = self.autoreset_mode == AutoresetMode.DISABLED
+        if self.autoreset_mode == AutoresetMode.DISABLED:
+            self._awaits_reset = True
         done = self._hand_out(self._done)
         info: dict[str, Any] = {}
         if self._reports_episodes:

@@ -123,6 +123,9 @@ class Library:
                 f"it lacks {', '.join(missing)}; a library exports all functions of operant_env.h"
             )
         version, self._describe, self.reset, self.step, self.observe = map(_typed, found.items())
+        named = {"reset_many": self.reset, "step_many": self.step, "observe_many": self.observe}
+        self.addresses = {name: _address(function) for name, function in named.items()}
+        """Of these functions, for compiled code."""
         self._check_version(version())
         self.spec = self.describe()
 
@@ -168,6 +171,12 @@ def _typed(named: tuple[str, Any]) -> Any:
     function.argtypes = [ctypes.c_int64] * counted + [ctypes.c_void_p] * given
     function.restype = ctypes.c_uint32 if name == "operant_abi_version" else None
     return function
+
+
+def _address(function: Any) -> int:
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    assert address is not None
+    return address
 
 
 def _spec(raw: _Spec) -> Spec:

@@ -1,4 +1,4 @@
-"""The ``cpu`` backend: the environment's kernels, generated, compiled by Numba, cached on disk."""
+"""The ``cpu`` and ``native`` backends: kernels, generated, compiled by Numba, cached on disk."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from numba.core.dispatcher import Dispatcher
 
 from operant import __version__
 from operant.envs.array_rules import ArrayRules
+from operant.envs.native_rules import NativeRules
 from operant.envs.rules import Rules, TracedRules
 from operant.lang import intrinsics
 from operant.vector import array_words, numba_jobs, numba_philox
@@ -26,6 +27,7 @@ from operant.vector.array_source import STREAM_WORDS, array_kernels_source, note
 from operant.vector.buffers import LANES, Arena, Buffers
 from operant.vector.compile_error import compiling
 from operant.vector.generated import load_module
+from operant.vector.native_source import native_arrays, native_kernels_source
 from operant.vector.numba_jobs import CALLER, LINE, RESCAN, STOP, UNFINISHED, WAITING, block_size
 from operant.vector.numba_source import kernels_source
 from operant.vector.numba_table import table_layout
@@ -39,7 +41,8 @@ _NO_ACTIONS = np.zeros(0, np.uint8)
 class NumbaBackend:
     """Steps a batch with compiled kernels, split over `workers` threads.
 
-    Each method updates `buffers` in place and allocates nothing that grows with the batch.
+    Each method updates `buffers` in place and allocates nothing that grows with the batch. Rules in
+    Python are part of the kernels; those of a library are called by them.
     """
 
     def __init__(
@@ -52,7 +55,10 @@ class NumbaBackend:
     ) -> None:
         kernels = load_kernels(rules)
         self._rules = rules
-        parts = split(buffers.lanes, workers, LANES)
+        if isinstance(rules, NativeRules):  # a step may take long: threads share any number
+            parts = split(buffers.num_envs, workers, 1)
+        else:
+            parts = split(buffers.lanes, workers, LANES)
         block = block_size(buffers.lanes, len(parts))
         blocks = [-(-(hi - lo) // block) for lo, hi in parts]
         arrays = _arrays(rules, buffers, parts, blocks)
@@ -62,6 +68,8 @@ class NumbaBackend:
         table = np.array([*settings, *functions, *addresses], np.uint64)
         self.arrays = arrays | {"table": table}  # kept alive as long as kernels use the addresses
         """What the kernels work on, by name; see `operant.vector.numba_table`."""
+        self.actions = buffers.action
+        """What the next step does, one array per component."""
         self.step_address: int = kernels.step.address
         """Of the compiled function that steps a block; see `operant.vector.numba_source`."""
         self._table, self._control = table.ctypes.data, arrays["control"]
@@ -92,6 +100,11 @@ class NumbaBackend:
         """Note that someone else wrote to the buffers."""
         self._rescan = True
 
+    def use(self, rules: Rules) -> None:
+        """Go on with other values of the float parameters."""
+        self._rules = rules
+        self.arrays["params"][:] = rules.param_values()
+
     def step(self, actions: np.ndarray, now_us: int) -> int:
         """One step with `actions`, contiguous int32, int64 or float32; how many finished.
 
@@ -121,12 +134,18 @@ class NumbaBackend:
         Raises:
             RulesError: an index lay outside its array; element 0 was used instead.
             EndlessLoopError: a ``while`` made too many passes, and was left.
+            RuntimeError: a library wrote something else than 0 or 1 to ``terminated``.
         """
         word = int(self._trouble[0])
+        self._trouble[:] = 0
         if word and isinstance(self._rules, ArrayRules):
-            self._trouble[:] = 0
             _, places = array_kernels_source(self._rules, __version__, "")
             raise noted_error(word, places)
+        if word and isinstance(self._rules, NativeRules):
+            raise RuntimeError(
+                f"{self._rules.library.path.name} wrote {word} to terminated, "
+                "which must be 0 or 1; try it: operant check"
+            )
 
     def close(self) -> None:
         """Stop the worker threads."""
@@ -145,7 +164,7 @@ def _arrays(
     """The arrays of the kernels' table: those of the batch, and scratch memory of our own."""
     known: dict[str, Any] = {
         "params": rules.param_values(),
-        "bounds": np.array([lo for lo, _ in parts] + [buffers.lanes], np.int64),
+        "bounds": np.array([lo for lo, _ in parts] + [parts[-1][1]], np.int64),
         "blocks": np.array(blocks, np.int64),
         "control": np.zeros(LINE * (len(parts) + 2), np.int64),
     }
@@ -154,6 +173,7 @@ def _arrays(
     scratch = Arena(buffers.lanes)
     known["stream"] = scratch.zeros(np.uint32, (STREAM_WORDS,))
     known["trouble"] = np.zeros(2, np.int64)
+    known |= native_arrays(rules, buffers) if isinstance(rules, NativeRules) else {}
     dtypes = {"f32": np.float32, "u32": np.uint32, "i64": np.int64}
     layout = table_layout(rules)
     for name, dtype in layout.items():
@@ -169,6 +189,9 @@ def load_kernels(rules: Rules) -> ModuleType:
     Raises:
         CompileError: the compiler refused them.
     """
+    if isinstance(rules, NativeRules):  # the text is the same for every library
+        source = native_kernels_source(rules, __version__, _fingerprint())
+        return load_module("libraries", source)
     with compiling(rules.env, "cpu"):
         if isinstance(rules, ArrayRules):
             source, _ = array_kernels_source(rules, __version__, _fingerprint())

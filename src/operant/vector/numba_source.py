@@ -45,6 +45,7 @@ from numba import uint32 as u32
 from numba import uint64 as u64
 
 from operant.lang.intrinsics import (
+    address_at,
     address_of,
     at,
     atomic_add,
@@ -132,6 +133,15 @@ def observe(table_address):
 '''
 
 
+EPISODE_BEGINS = """\
+episode[i] = u32(episode[i] + u32(1))
+steps[i] = 0
+episode_return[i] = f32(0.0)
+start_us[i] = now_us
+done[i] = 0"""
+"""What is noted of environment i when it is reset."""
+
+
 def kernel(rules: Rules, head: str, body: str) -> str:
     """A function called from Python or by its address: all it works on comes out of the table."""
     return head + indent(f"{unpack(rules, body)}\n{body}\n", "    ")
@@ -189,11 +199,7 @@ for j in range(lo, hi):
 for j in range(lo, hi):
     i = chosen[j]
 {_inner(lines)}
-    episode[i] = u32(episode[i] + u32(1))
-    steps[i] = 0
-    episode_return[i] = f32(0.0)
-    start_us[i] = now_us
-    done[i] = 0
+{indent(EPISODE_BEGINS, "    ")}
 {_inner(_observed(rules))}"""
 
 

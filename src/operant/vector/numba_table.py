@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from operant.envs.native_rules import NativeRules
 from operant.envs.rules import Rules, TracedRules
 from operant.lang.trace import BOOL, FLOAT, INT, Program
 
@@ -33,13 +34,19 @@ def table_layout(rules: Rules) -> dict[str, str]:
     obs = "i64" if rules.observation.dtype == INT else "f32"
     layout = {"params": "f32"}
     layout |= {f"state_{name}": _MEMORY[kept.dtype.name] for name, kept in rules.memory.items()}
-    layout |= {f"action_{k}": TYPES[rules.action.dtype] for k in range(rules.action.size)}
-    if isinstance(rules, TracedRules):
-        layout |= {f"draw_{k}": "f32" for k in range(draw_rows(rules))}
-        layout |= dict.fromkeys(KEYS, "u32")
+    if isinstance(rules, NativeRules):
+        obs = "i32"  # words: the same text for every library
+        layout |= {"action_rows": TYPES[rules.action.dtype], "action_columns": "u64"}
+        layout |= {"choices": "i64", "streams": "u64", "library": "i64", "trouble": "i64"}
+        layout |= {"action_mask": "u8"}
     else:
-        layout |= {"stream": "u32", "trouble": "i64"}
-    layout |= {"action_mask": "u8"} if rules.mask_size else {}
+        layout |= {f"action_{k}": TYPES[rules.action.dtype] for k in range(rules.action.size)}
+        if isinstance(rules, TracedRules):
+            layout |= {f"draw_{k}": "f32" for k in range(draw_rows(rules))}
+            layout |= dict.fromkeys(KEYS, "u32")
+        else:
+            layout |= {"stream": "u32", "trouble": "i64"}
+        layout |= {"action_mask": "u8"} if rules.mask_size else {}
     return layout | {
         "obs": obs,
         "final_obs": obs,

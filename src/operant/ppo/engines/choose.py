@@ -105,8 +105,11 @@ def _fitting(kind: type[Engine], job: Job) -> Engine:
 
 def _why_not_fused(job: Job) -> str | None:
     if job.device.type != "cpu":
-        return f"it runs on the CPU, not on {job.device}"
-    if job.env.backend != "cpu":
+        return (
+            f"with environments in main memory it trains on the CPU, and the policy is on "
+            f"{job.device}; run.device=cpu lets it"
+        )
+    if job.env.backend not in ("cpu", "native"):
         return f"it needs compiled environments, and these run on backend {job.env.backend!r}"
     from operant.ppo.engines.fused_scope import why_not_fused
 

@@ -30,6 +30,7 @@ from operant.ppo.kernels.numba.table import Table
 from operant.ppo.threads import Threads
 from operant.team_size import TeamSize
 from operant.vector.base import NO_LIMIT
+from operant.vector.buffers import LANES
 from operant.vector.env import VecEnv
 from operant.vector.numba import NumbaBackend
 
@@ -38,6 +39,9 @@ TILE = 128
 layer. Between 64 and 512 an update took the same time within 10 %, for 32 to 256 neurons."""
 CHUNKS = 32
 """Parts of a minibatch that threads share, at most."""
+LEAST_TILE = 16
+"""Games in C that a thread plays together, at least: the longest vector. Others are stepped by
+`operant.vector.buffers.LANES`."""
 
 
 class FusedEngine(BaseEngine):
@@ -47,7 +51,11 @@ class FusedEngine(BaseEngine):
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
-        self._size = TeamSize(job.config.run.threads or usable_cores(), job.config.run.threads > 0)
+        asked = job.config.run.threads
+        self._size = self._players = TeamSize(asked or usable_cores(), asked > 0)
+        if job.env.backend == "native":
+            # A step of a game in C takes what it takes: threads that pay there may not in training.
+            self._players = TeamSize(self._size.most, asked > 0)
         self._threads = Threads(self._size.most)
         self._table = Table()
         self._set_networks()
@@ -61,6 +69,11 @@ class FusedEngine(BaseEngine):
     def threads(self) -> int:
         """Threads that train, as far as is known by now."""
         return self._size.now
+
+    @property
+    def rollout_threads(self) -> int:
+        """Threads that play, as far as is known by now."""
+        return self._players.now
 
     # What kernels are told -------------------------------------------------------------------
     def _set_networks(self) -> None:
@@ -128,7 +141,7 @@ class FusedEngine(BaseEngine):
         """The rollout, and memory for what finishes in it and for its packed samples."""
         job, table, arrays, plan = self.job, self._table, self.buffer.arrays, self._plan
         steps, envs = self.buffer.num_steps, self.buffer.num_envs
-        self._env_tile = tile = 64 if envs < 1024 else TILE
+        self._env_tile = tile = self._games_at_once(envs)
         tiles = -(-envs // tile)
         limit = job.env.max_episode_steps
         finals = tile * (1 + (steps - 1) // (limit or NO_LIMIT))
@@ -141,6 +154,7 @@ class FusedEngine(BaseEngine):
             steps=steps,
             envs=envs,
             env_tiles=tiles,
+            env_lanes=1 if job.env.backend == "native" else LANES,
             seed_low=job.config.run.seed & 0xFFFFFFFF,
             seed_high=job.config.run.seed >> 32,
             episodes_most=steps * tile,
@@ -160,6 +174,13 @@ class FusedEngine(BaseEngine):
             traces=np.zeros(envs, np.float32),
             discounts=np.array([job.config.ppo.gamma, job.config.ppo.gae_lambda], np.float32),
         )
+
+    def _games_at_once(self, envs: int) -> int:
+        """Environments in a tile. What they play does not depend on it."""
+        most = 64 if envs < 1024 else TILE
+        if self.job.env.backend != "native":
+            return most
+        return min(most, -(-envs // (LEAST_TILE * self._size.most)) * LEAST_TILE)
 
     def _set_optimizer(self) -> None:
         """Minibatches, gradients and Adam's memory."""
@@ -224,7 +245,10 @@ class FusedEngine(BaseEngine):
             for name in ("episode_counts", "final_counts", "bad"):
                 table.arrays[name][:] = 0
             buffer.start(compiled.arrays["obs"][: buffer.num_envs])
+            began = time.perf_counter()
             self._run("collect", self._env_tile)
+            if self._players is not self._size:
+                self._players.took(time.perf_counter() - began)
             compiled.state_changed()
             compiled.check()
         self._keep_finals()
@@ -264,7 +288,7 @@ class FusedEngine(BaseEngine):
         compiled = env.compiled
         assert compiled is not None
         arrays = compiled.arrays
-        actions = [arrays[f"action_{k}"].ctypes.data for k in range(self._plan.parts)]
+        actions = [action.ctypes.data for action in compiled.actions]
         named = ("obs", "final_obs", "reward", "terminated", "truncated", "finished")
         table.set(
             env_step=compiled.step_address,
@@ -304,7 +328,8 @@ class FusedEngine(BaseEngine):
         self._table.arrays["control"][:] = 0
         self._table.set(tile=tile)
         unit, address = self._units[name].ctypes, self._table.address
-        self._threads.map(lambda worker: unit(worker, address), range(self._size.now))
+        threads = self.rollout_threads if name == "collect" else self.threads
+        self._threads.map(lambda worker: unit(worker, address), range(threads))
 
     def _keep_finals(self) -> None:
         """Hand the final observations over to the buffer, in order of their ends."""

@@ -57,7 +57,8 @@ def _collect_tile(table, tile_number, scratch_address, table_address):
     tile, steps, lo = table[t.TILE], table[t.STEPS], tile_number * table[t.TILE]
     count = min(tile, table[t.ENVS] - lo)
     rows = (count + LANES - 1) // LANES * LANES
-    whole = (count + 63) // 64 * 64  # environments are stepped in 64s
+    lanes = table[t.ENV_LANES]  # compiled rules step so many at a time
+    whole = (count + lanes - 1) // lanes * lanes
     x_address, x_row = scratch_address + 4 * table[t.SCRATCH_X], table[t.X_ROW]
     as_it_is = table[t.ENCODING] == n.PLAIN and table[t.NORMALIZE] == 0
     if as_it_is:
