@@ -45,8 +45,8 @@ def run(command: list[str], environment: dict[str, str]) -> str:
 
 
 def test_python_dash_m(hostile: Path, environment: dict[str, str]) -> None:
-    for flags in (["-m"], ["-Bm"]):
-        assert "operant" in run([sys.executable, *flags, "operant", "--version"], environment)
+    for words in (["-m", "operant"], ["-Bm", "operant"], ["-moperant"], ["-Bmoperant"]):
+        assert "operant" in run([sys.executable, *words, "--version"], environment)
     assert "CartPole-v1" in run([sys.executable, "-m", "operant", "envs"], environment)
 
 
@@ -135,5 +135,27 @@ def test_a_file_that_is_named_finds_what_lies_there(hostile: Path) -> None:
             load_env("walk.py:Walk")
     finally:
         for name in ("helper", "walk"):
+            sys.modules.pop(name, None)
+    assert sys.path == before
+
+
+def test_a_module_that_is_named_brings_nothing_else_along(
+    hostile: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An installed one would import a shadow of what it needs; one here comes before both."""
+    installed = tmp_path_factory.mktemp("installed")
+    game = "class Game(CartPole):\n    place = '{}'\n"
+    for folder, name in ((installed, "far"), (installed, "twice"), (hostile, "twice")):
+        start = "import numexpr_\nfrom operant.envs.cartpole import CartPole\n"
+        (folder / f"{name}.py").write_text(start + game.format(folder.name))
+    (installed / "numexpr_.py").touch()
+    (hostile / "numexpr_.py").write_text(f"open({str(hostile / 'RAN')!r}, 'a')")
+    monkeypatch.syspath_prepend(installed)
+    before = list(sys.path)
+    try:
+        assert load_env("far:Game").place == installed.name  # type: ignore[attr-defined]
+        assert load_env("twice:Game").place == hostile.name  # type: ignore[attr-defined]
+    finally:
+        for name in ("far", "twice", "numexpr_"):
             sys.modules.pop(name, None)
     assert sys.path == before
