@@ -32,10 +32,8 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def environment() -> dict[str, str]:
-    """As a user's: unsafe, and with nothing that a command run in this process has set."""
-    ours = ("NUMBA_CACHE_DIR", "NUMBA_CACHE_LOCATOR_CLASSES")
-    found = {name: value for name, value in python_environment().items() if name not in ours}
-    return found | {"PYTHONSAFEPATH": ""}
+    """As a user's: unsafe."""
+    return python_environment() | {"PYTHONSAFEPATH": ""}
 
 
 def run(command: list[str], environment: dict[str, str]) -> str:
@@ -105,17 +103,36 @@ def test_no_empty_place_on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
     assert places == [str(Path(operant.__file__).parents[1]), "/some/where"]
 
 
-def test_numba_takes_no_compiled_code_from_there(
-    hostile: Path, environment: dict[str, str]
+def test_numba_takes_no_settings_from_there(hostile: Path, environment: dict[str, str]) -> None:
+    """It would run pickled code of a folder that they name, and overwrite files."""
+    pytest.importorskip("yaml")
+    for name in SHADOWED:
+        (hostile / f"{name}.py").unlink()
+    stolen = f"cache_dir: stolen\nchrome_trace: {hostile / 'a'}\ndump_html: {hostile / 'b'}\n"
+    (hostile / ".numba_config.yaml").write_text(stolen)
+    ask = "c = numba.config; print([c.CACHE_DIR, bool(c.CHROME_TRACE), c.HTML is None])"
+    code = f"import numba; {ask}"
+    assert run(python_command("-c", code), environment) == "['stolen', True, False]\n"
+    (hostile / "a").unlink()
+    code = (
+        "import sys; sys.argv[1:] = ['envs']; from operant import cli\ntry: cli.main()\nfinally: "
+    )
+    code += f"import numba; numba.core.config.reload_config(); {ask}"  # as when it compiles
+    assert run(python_command("-c", code), environment).endswith("['', False, True]\n")
+    assert not (hostile / "a").exists()
+
+
+def test_nor_do_the_processes_that_compile(
+    hostile: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("yaml")
     for name in SHADOWED:
         (hostile / f"{name}.py").unlink()
-    (hostile / ".numba_config.yaml").write_text("cache_dir: stolen\ncache_locator_classes: x\n")
-    ask = "import numba; c = numba.config; print([c.CACHE_DIR, c.CACHE_LOCATOR_CLASSES])"
-    code = f"from operant import cli; cli._distrust_folder(); {ask}"
-    assert run(python_command("-c", ask), environment) == "['stolen', 'x']\n"
-    assert run(python_command("-c", code), environment) == "['', '']\n"
+    (hostile / ".numba_config.yaml").write_text(f"chrome_trace: {hostile / 'RAN'}\n")
+    monkeypatch.setattr("numba.core.config._config_fname", "")
+    process = compiled._compile_elsewhere([])
+    assert process is not None
+    assert process.wait() == 0
 
 
 def test_a_file_that_is_named_finds_what_lies_there(hostile: Path) -> None:
