@@ -133,7 +133,7 @@ def learning() -> list[dict[str, Any]]:
                 engine=engine,
                 precision=precision,
             )
-            trained.learn(100_000_000, on_card_fused.Solved())
+            trained.learn(100_000_000, on_card_fused.Solved(), progress=False)
             row = {"what": "learning", "engine": engine, "precision": precision, "seed": seed}
             row |= {"steps": trained.steps, "seconds": round(trained.seconds, 2)}
             found.append({**row, "mean_return": trained.mean_return})

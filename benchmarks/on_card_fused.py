@@ -135,7 +135,7 @@ def _learned(env: str, seed: int, device: str) -> dict[str, Any]:
     """One run: trained, then evaluated over 100 episodes."""
     ppo = PPO(env, seed=seed, device=device, engine="fused")
     assert ppo.engine.name == "fused", ppo.engine_reason
-    ppo.learn()
+    ppo.learn(progress=False)
     tested = evaluate(ppo.agent, env, ppo.config.env, episodes=100, seed=EVAL_SEED)
     return {
         "what": "fused_learning: run",
@@ -231,14 +231,16 @@ def fused_solve() -> Records:
     """CartPole until the mean of 100 training episodes is 475, and the command as it is typed."""
     found = []
     options = {"device": DEVICE, "engine": "fused", **FAST}
-    PPO("CartPole-v1", Config(), seed=0, **options).learn(1, Solved())  # what the host compiles
+    PPO("CartPole-v1", Config(), seed=0, **options).learn(
+        1, Solved(), False
+    )  # what the host compiles
     for seed in SEEDS:
         ppo = PPO("CartPole-v1", Config(), seed=seed, **options)
         assert ppo.engine.name == "fused", ppo.engine_reason
         if DEVICE == "cuda":
             torch.cuda.synchronize()  # compiled and captured: what follows is training
         began = time.perf_counter()
-        ppo.learn(100_000_000, Solved())
+        ppo.learn(100_000_000, Solved(), progress=False)
         took = time.perf_counter() - began
         row = {"what": "fused_solve", "env": "CartPole-v1", "seed": seed, **FAST}
         row |= {"engine": ppo.engine.name, "device": str(ppo.device)}
@@ -317,7 +319,7 @@ def fused_endurance() -> Records:
         ppo = PPO("CartPole-v1", Config(), device=DEVICE, engine="fused", **options)
         assert ppo.engine.name == "fused", ppo.engine_reason
         watch = AllFinite()
-        ppo.learn(ITERATIONS * len(ppo.engine.buffer), watch)
+        ppo.learn(ITERATIONS * len(ppo.engine.buffer), watch, progress=False)
         row = {"what": "fused_endurance", "env": "CartPole-v1", "engine": "fused", **options}
         row |= {"precision": getattr(ppo.engine, "precision", "fp32"), "device": str(ppo.device)}
         row |= {"iterations": watch.iterations, "steps": ppo.steps, "figures": watch.figures}

@@ -109,7 +109,7 @@ def fused(env: str, precision: str, options: dict[str, Any], num_envs: int = 77)
         ppo = PPO(batch, device=device, engine="eager", precision=precision, **given)
         if not eager:
             ppo.engine = FusedKernels(ppo.engine.job)  # type: ignore[attr-defined]
-        ppo.learn(2 * num_envs * 5)
+        ppo.learn(2 * num_envs * 5, progress=False)
         trained.append(torch.cat([p.detach().flatten() for p in ppo.policy.parameters()]))
     assert trained[0].isfinite().all(), (env, precision, options)
     if len(trained) == 2:

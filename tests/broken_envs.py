@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -68,13 +69,12 @@ class TwoFaced(Good):
 class KeepsMemory(Good):
     """Remembers the last call: the same seed gives another episode."""
 
-    calls = [0]
+    calls = itertools.count(1)
 
     def step(state, action):
-        if isinstance(state.x, np.ndarray):
-            KeepsMemory.calls[0] += 1
+        calls = next(KeepsMemory.calls) if isinstance(state.x, np.ndarray) else 0
         x = clip(state.x + where(action == 1, 0.5, -0.5), -10.0, 10.0)
-        return State(x), -x * x + 1e-9 * KeepsMemory.calls[0], x * x > 64.0
+        return State(x), -x * x + 1e-9 * calls, x * x > 64.0
 
 
 class Masked(Good):

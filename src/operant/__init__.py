@@ -26,21 +26,42 @@ if (
 from operant.envs.registry import register, register_built_in
 
 if TYPE_CHECKING:
-    from operant import envs, lang
+    from operant import buffers, envs, lang, models, utils
     from operant.envs.env import Env
+    from operant.ppo.callbacks import Callback
+    from operant.ppo.config import Config
+    from operant.ppo.trainer import PPO
     from operant.vector.env import VecEnv
     from operant.vector.inspect import inspect
     from operant.vector.make import make
 
 _ATTRIBUTES = {
+    "Callback": "operant.ppo.callbacks",
+    "Config": "operant.ppo.config",
     "Env": "operant.envs.env",
+    "PPO": "operant.ppo.trainer",
     "VecEnv": "operant.vector.env",
     "inspect": "operant.vector.inspect",
     "make": "operant.vector.make",
 }
-_MODULES = ("envs", "lang")
+_MODULES = ("buffers", "envs", "lang", "models", "utils")
 
-__all__ = ["Env", "VecEnv", "__version__", "envs", "inspect", "lang", "make", "register"]
+__all__ = [
+    "PPO",
+    "Callback",
+    "Config",
+    "Env",
+    "VecEnv",
+    "__version__",
+    "buffers",
+    "envs",
+    "inspect",
+    "lang",
+    "make",
+    "models",
+    "register",
+    "utils",
+]
 
 register_built_in()
 
@@ -51,3 +72,7 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"operant.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,4 +1,4 @@
-"""Text from files and other programs, made harmless for a terminal."""
+"""Text for a terminal: from files and other programs, made harmless; figures, made short."""
 
 from __future__ import annotations
 
@@ -6,3 +6,11 @@ from __future__ import annotations
 def printable(text: str, keep: str = "") -> str:
     """`text` without control characters, which a terminal would obey; those in `keep` stay."""
     return "".join(c if c.isprintable() or c in keep else "?" for c in text)
+
+
+def short(number: float, decimals: int = 1) -> str:
+    """A figure for a table: 149.2 M, 12.5 k, 256."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(number) >= size:
+            return f"{number / size:.{decimals}f} {unit}"
+    return str(number) if isinstance(number, int) else f"{number:.1f}"

@@ -77,7 +77,7 @@ def test_check_passes_a_user_environment(cli: Cli) -> None:
     code, out, err = cli("check", "examples/lander.py:Lander")
     assert code == 0, out + err
     assert "passed" in out
-    assert re.search(r"reference \d.*, cpu \d.* steps/s \(4096 environments\)\n", out)
+    assert re.search(r"reference \d.*, cpu \d.* steps/s \((64 and )?4096 environments\)\n", out)
     assert "FAIL" not in out
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -126,8 +127,8 @@ def test_the_number_of_values_is_checked() -> None:
     assert refusal(lambda state: (True, True, state.lucky)) == f"{head} 3"
     assert refusal(lambda state: ()) == f"{head} 0"
     assert refusal(lambda state: True) == f"{head} True"
-    assert refusal(lambda state: None) == f"{head} None"
-    assert refusal(lambda state: state.lucky).startswith(f"{head} <bool input")
+    assert refusal(lambda state: None) == f"{head} nothing: a `return` is missing"
+    assert refusal(lambda state: state.lucky) == f"{head} a bool"
 
 
 PAIR = MultiDiscrete([2, 2], start=[0, 5])
@@ -136,7 +137,7 @@ PAIR = MultiDiscrete([2, 2], start=[0, 5])
 @pytest.mark.parametrize(
     ("function", "space", "problem"),
     [
-        (lambda state: (True, 1), None, "action 1, got a int; write a comparison"),
+        (lambda state: (True, 1), None, "action 1, got an int; write a comparison"),
         (lambda state: (state.x, True), None, "action 0, got a float; write a comparison"),
         (
             lambda state: (True, to_float(state.lucky)),
@@ -146,15 +147,16 @@ PAIR = MultiDiscrete([2, 2], start=[0, 5])
         (
             lambda state: (True, True, True, where(state.lucky, 1, 0)),
             PAIR,
-            "action 6 of component 1, got a int; write a comparison",
+            "action 6 of component 1, got an int; write a comparison",
         ),
-        (lambda state: (None, True), None, "action 0; expected a number, got NoneType None"),
+        (lambda state: (None, True), None, "action 0; expected a number, got None"),
     ],
 )
 def test_a_value_that_is_no_truth_value_is_refused(
     function: Callable[..., Any], space: Space[Any] | None, problem: str
 ) -> None:
-    assert refusal(function, space) == f"action_mask() must give a bool for {problem}"
+    message = refusal(function, space)
+    assert message.startswith(f"action_mask() must give a bool for {problem}")
 
 
 def test_an_unknown_argument_is_named() -> None:
@@ -167,13 +169,12 @@ def test_what_cannot_be_compiled_is_refused() -> None:
     assert message.startswith("`and` on a value that differs per environment")
 
 
-calls: list[int] = []
+calls = itertools.count()
 
 
 def test_an_impure_mask_is_refused() -> None:
     def counter(state: Any) -> Any:
-        calls.append(1)
-        return (True, state.x > float(len(calls)))
+        return (True, state.x > float(next(calls)))
 
     message = refusal(counter)
     assert message.startswith("action_mask() gives another program each time it is called")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import math
 import random as python_random
 import textwrap
@@ -16,7 +17,8 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 
 import operant
-from operant.envs.rules import MAX_FIELDS, Rules
+from operant.envs.recorder import MAX_FIELDS
+from operant.envs.rules import Rules
 from operant.lang import LanguageError, abs, sin, to_float, uniform, where
 
 
@@ -97,14 +99,14 @@ def test_the_plain_definition_works() -> None:
 )
 def test_missing_parts_are_named(missing: tuple[str, ...]) -> None:
     message = refusal(TypeError, **dict.fromkeys(missing))
-    assert message == f"Catch lacks {', '.join(missing)}; see operant.Env"
+    assert message.startswith(f"Catch lacks {', '.join(missing)}; write ")
 
 
 def test_a_class_without_rules_is_a_base_class() -> None:
     class Base(operant.Env):
         render_fps = 60
 
-    with pytest.raises(TypeError, match=r"Base\.State must be a NamedTuple, got None"):
+    with pytest.raises(LanguageError, match=r"Base lacks State, reset, step, observe, observ"):
         Rules.of(Base)
 
 
@@ -113,24 +115,40 @@ class PositionRecord:
     x: float = 0.0
 
 
-@pytest.mark.parametrize("state", [PositionRecord, tuple, Position(0.0, 0, False), {"x": float}])
-def test_state_must_be_a_named_tuple(state: Any) -> None:
-    message = refusal(TypeError, State=state)
-    assert message == f"Catch.State must be a NamedTuple, got {state!r}"
+@pytest.mark.parametrize(
+    ("state", "got"),
+    [
+        (PositionRecord, "the class PositionRecord"),
+        (tuple, "the class tuple"),
+        (Position(0.0, 0, False), "Position(x=0.0, steps=0, landed=False)"),
+        ({"x": 1}, "{'x': 1}"),
+    ],
+)
+def test_state_must_be_a_named_tuple(state: Any, got: str) -> None:
+    message = refusal(LanguageError, State=state)
+    assert message.startswith(f"Catch.State must be a NamedTuple, got {got}; write class State(")
 
 
-@pytest.mark.parametrize("kind", [str, list[float], np.float32, float | None])
-def test_a_field_has_a_type_that_compiles(kind: Any) -> None:
+@pytest.mark.parametrize(
+    ("kind", "got"),
+    [
+        (str, "str; number the cases 0, 1, 2 and use an int"),
+        (list[float], "list[float]; write one field for each number"),
+        (np.float32, "float32; write float (32 bits)"),
+        (float | None, "float | None"),
+    ],
+)
+def test_a_field_has_a_type_that_compiles(kind: Any, got: str) -> None:
     fields = [("x", float), ("bad", kind)]
-    message = refusal(TypeError, State=NamedTuple("State", fields))
-    assert message == f"Catch.State.bad: use float, int or bool, got {kind}"
+    message = refusal(LanguageError, State=NamedTuple("State", fields))
+    assert message.startswith(f"Catch.State.bad: use float, int or bool, got {got}")
 
 
 @pytest.mark.parametrize("count", [0, MAX_FIELDS + 1])
 def test_the_number_of_fields_is_limited(count: int) -> None:
     state = NamedTuple("State", [(f"x{k}", float) for k in range(count)])
     message = refusal(TypeError, State=state)
-    assert message == f"Catch.State needs 1 to {MAX_FIELDS} fields, got {count}"
+    assert message.startswith(f"Catch.State needs 1 to {MAX_FIELDS} fields, got {count}; ")
 
 
 def test_the_largest_state_is_accepted() -> None:
@@ -157,17 +175,17 @@ def _step_with_rest(state: Any, *rest: Any) -> Any:
     return state, 1.0, False
 
 
-def _step_with_default(state: Any, action: Any, scale: float = 2.0) -> Any:
-    return state, scale, False
+def _step_with_default(state: Any, action: Any, factor: float = 2.0) -> Any:
+    return state, factor, False
 
 
 @pytest.mark.parametrize(
     ("name", "function", "allowed", "unknown"),
     [
-        ("observe", _observe_other, "state, params", "states"),
-        ("reset", _reset_with_state, "random, params", "state"),
-        ("step", _step_with_rest, "state, action, random, params", "rest"),
-        ("step", _step_with_default, "state, action, random, params", "scale"),
+        ("observe", _observe_other, "state, params", "'states'; did you mean 'state'?"),
+        ("reset", _reset_with_state, "random, params", "'state'"),
+        ("step", _step_with_rest, "state, action, random, params", "'rest'"),
+        ("step", _step_with_default, "state, action, random, params", "'factor'"),
     ],
 )
 def test_an_unknown_argument_is_named(
@@ -175,64 +193,74 @@ def test_an_unknown_argument_is_named(
 ) -> None:
     message = refusal(LanguageError, **{name: function})
     assert message == (
-        f"{place(function)}: {name}() takes any of {allowed}; got the argument {unknown!r}"
+        f"{place(function)}: {name}() takes any of {allowed}; got the argument {unknown}"
     )
 
 
 def _one_number(state: Any) -> Any:
-    return state.x
+    return state.x  # <-
 
 
 def _two_numbers(state: Any) -> Any:
-    return state.x, state.x
+    return state.x, state.x  # <-
 
 
 def test_the_number_of_components_is_checked() -> None:
     message = refusal(LanguageError, observe=_two_numbers)
-    assert message == f"{place(_two_numbers)}: observe() must return 1 components for {LINE}, got 2"
+    assert message == (
+        f"{place(_two_numbers)}: observe() must return 1 number for {LINE}, got 2; "
+        "write Box(low, high, (2,)), or return 1"
+    )
     message = refusal(LanguageError, observe=_one_number)
-    assert message.startswith(f"{place(_one_number)}: observe() must return 1 components")
+    assert message == (
+        f"{place(_one_number)}: observe() must return 1 number for {LINE}, got a bare number; "
+        "write a comma after it: return x,"
+    )
 
 
 def test_a_scalar_space_takes_one_number() -> None:
     scalar = Box(-1.0, 1.0, (), np.float32)
     assert Rules.of(define(observation_space=scalar, observe=_one_number)).observation.scalar
     message = refusal(LanguageError, observation_space=scalar, observe=_two_numbers)
-    assert "observe() must give a float for component 0; expected a number, got tuple" in message
+    assert "observe() must give a float for component 0, got (float, float); give one" in message
 
 
 def _float_for_int(random: Any) -> Any:
-    return Position(1.0, random[0], False)
+    return Position(1.0, random[0], False)  # <-
 
 
 def _int_for_bool(random: Any) -> Any:
-    return Position(1.0, 0, 0)
+    return Position(1.0, 0, 0)  # <-
 
 
 def _bool_for_float(random: Any) -> Any:
-    return Position(random[0] > 0.5, 0, False)
+    return Position(random[0] > 0.5, 0, False)  # <-
 
 
 def _none_for_float(random: Any) -> Any:
-    return Position(None, 0, False)
+    return Position(None, 0, False)  # <-
 
 
 def _dict_for_float(random: Any) -> Any:
-    return Position({"x": 1.0}, 0, False)
+    return Position({"x": 1.0}, 0, False)  # <-
 
 
 @pytest.mark.parametrize(
     ("function", "problem"),
     [
-        (_float_for_int, "must give a int for State.steps, got a float; write to_int(x)"),
-        (_int_for_bool, "must give a bool for State.landed, got a int; write a comparison"),
+        (_float_for_int, "must give an int for State.steps, got a float; write to_int(x)"),
+        (
+            _int_for_bool,
+            "must give a bool for State.landed, got an int; write a comparison",
+        ),
         (_bool_for_float, "must give a float for State.x, got a bool; write to_float(x)"),
-        (_none_for_float, "must give a float for State.x; expected a number, got NoneType None"),
-        (_dict_for_float, "must give a float for State.x; expected a number, got dict {'x': 1.0}"),
+        (_none_for_float, "must give a float for State.x; expected a number, got None; values are"),
+        (_dict_for_float, "must give a float for State.x; expected a number, got a dict"),
     ],
 )
 def test_a_field_of_another_type_is_refused(function: Callable[..., Any], problem: str) -> None:
-    assert refusal(LanguageError, reset=function) == f"{place(function)}: reset() {problem}"
+    message = refusal(LanguageError, reset=function)
+    assert message.startswith(f"{place(function)}: reset() {problem}")
 
 
 def test_an_int_becomes_a_float_where_a_float_is_due() -> None:
@@ -246,38 +274,50 @@ def test_an_int_becomes_a_float_where_a_float_is_due() -> None:
 
 
 def _bool_reward(state: Any, action: Any) -> Any:
-    return state, state.x > 0.0, False
+    return state, state.x > 0.0, False  # <-
 
 
 def _float_terminated(state: Any, action: Any) -> Any:
-    return state, 1.0, state.x
+    return state, 1.0, state.x  # <-
 
 
 def _int_terminated(state: Any, action: Any) -> Any:
-    return state, 1.0, 0
+    return state, 1.0, 0  # <-
 
 
 def _no_terminated(state: Any, action: Any) -> Any:
-    return state, 1.0
+    return state, 1.0  # <-
 
 
 def _array_reward(state: Any, action: Any) -> Any:
-    return state, np.ones(3), False
+    return state, np.ones(3), False  # <-
 
 
 def _number_for_state(state: Any, action: Any) -> Any:
-    return state.x, 1.0, False
+    return state.x, 1.0, False  # <-
 
 
 @pytest.mark.parametrize(
     ("function", "problem"),
     [
         (_bool_reward, "must give a float for the reward, got a bool; write to_float(x)"),
-        (_float_terminated, "must give a bool for terminated, got a float; write a comparison"),
-        (_int_terminated, "must give a bool for terminated, got a int; write a comparison"),
-        (_no_terminated, "must return (State, reward, terminated), got (Position("),
+        (
+            _float_terminated,
+            "must give a bool for terminated, got a float; write a comparison",
+        ),
+        (
+            _int_terminated,
+            "must give a bool for terminated, got an int; write a comparison",
+        ),
+        (
+            _no_terminated,
+            "must return three values, (State, reward, terminated); got 2: (Position, 1.0)",
+        ),
         (_array_reward, "must give a float for the reward; a NumPy array meets a number"),
-        (_number_for_state, "must return Catch.State with 3 fields, got <float input #0>"),
+        (
+            _number_for_state,
+            "must return Catch.State(x, steps, landed), reward, terminated; got a float for the",
+        ),
     ],
 )
 def test_what_step_returns_is_checked(function: Callable[..., Any], problem: str) -> None:
@@ -299,7 +339,7 @@ def test_what_cannot_be_compiled_is_refused_at_its_line() -> None:
 
 def test_wrong_kinds_of_components_are_refused() -> None:
     message = refusal(LanguageError, observation_space=Discrete(3), observe=_one_number)
-    assert message.endswith("must give a int for component 0, got a float; write to_int(x)")
+    assert message.endswith("must give an int for component 0, got a float; write to_int(x)")
 
 
 # Purity -----------------------------------------------------------------------------------------
@@ -307,36 +347,60 @@ IMPURE = "gives another program each time it is called; it must not keep or draw
 
 
 def _python_random() -> Any:
-    return Position(python_random.random(), 0, False)
+    return Position(python_random.random(), 0, False)  # <-
 
 
 def _numpy_random(state: Any, action: Any) -> Any:
-    return Position(state.x * np.random.default_rng().random(), 0, False), 1.0, False
+    return Position(state.x * np.random.default_rng().random(), 0, False), 1.0, False  # <-
 
 
-calls: list[int] = []
+calls = itertools.count()
 
 
 def _counter(state: Any) -> Any:
-    calls.append(1)
-    return (state.x + float(len(calls)),)
+    return (state.x + float(next(calls)),)
 
 
 kept: list[Any] = []
 
 
+def _put(items: list[Any], value: Any) -> None:
+    """Hidden from whoever reads the caller's text."""
+    items.append(value)
+
+
 def _keeper(random: Any) -> Any:
-    kept.append(random[0])
-    return Position(kept[0], 0, False)
+    _put(kept, random[0])
+    return Position(kept[0], 0, False)  # <-
+
+
+def test_a_function_that_counts_its_calls_is_refused() -> None:
+    message = refusal(LanguageError, observe=_counter)
+    assert message.startswith(f"{place(_counter)}: observe() {IMPURE}")
 
 
 @pytest.mark.parametrize(
-    ("name", "function"),
-    [("reset", _python_random), ("step", _numpy_random), ("observe", _counter)],
+    ("name", "function", "drawn"),
+    [
+        ("reset", _python_random, "python_random.random()"),
+        ("step", _numpy_random, "np.random.default_rng()"),
+    ],
 )
-def test_an_impure_function_is_refused(name: str, function: Callable[..., Any]) -> None:
+def test_other_random_numbers_are_refused(
+    name: str, function: Callable[..., Any], drawn: str
+) -> None:
     message = refusal(LanguageError, **{name: function})
-    assert message.startswith(f"{place(function)}: {name}() {IMPURE}")
+    assert message == (
+        f"{place(function)}: {drawn} draws once, when the class is defined, and not in each "
+        "episode; write uniform(random[0], low, high), randint(random[0], n) or "
+        "normal(random[0], random[1])"
+    )
+
+
+def test_a_constant_table_may_be_drawn() -> None:
+    table = np.random.default_rng(0).random(4)
+    env = define(observe=lambda state: (state.x * np.random.default_rng(0).random(),))
+    assert any(node.value == np.float32(table[0]) for node in Rules.of(env).observe.nodes)
 
 
 def test_a_value_kept_from_another_call_is_refused() -> None:
@@ -360,7 +424,7 @@ def _needs_helper(random: Any) -> Any:
 def test_a_helper_defined_below_gives_a_hint() -> None:
     message = refusal(LanguageError, reset=_needs_helper)
     assert message == (
-        f"{place(_needs_helper)}: NameError: name 'helper_below' is not defined "
+        f"{place(_needs_helper)}: the name 'helper_below' is not defined "
         "(the functions run when the class is defined: put helpers above it)"
     )
 
@@ -373,7 +437,7 @@ def _unpacks_two(random: Any) -> Any:
 def test_a_wrong_count_of_random_numbers_gives_a_hint() -> None:
     message = refusal(LanguageError, reset=_unpacks_two)
     assert message.startswith(f"{place(_unpacks_two)}: ValueError: too many values to unpack")
-    assert message.endswith("(random holds random_numbers = 4 numbers)")
+    assert message.endswith("(random holds 4 numbers; the class says how many: random_numbers = 2)")
     define(reset=_unpacks_two, random_numbers=2)
 
 
@@ -394,7 +458,9 @@ def test_the_count_of_random_numbers_is_limited(count: int) -> None:
 @pytest.mark.parametrize("limit", [0, -5, 2.5, "200"])
 def test_the_time_limit_is_a_positive_int(limit: Any) -> None:
     message = refusal(TypeError, max_episode_steps=limit)
-    assert message == f"Catch.max_episode_steps must be at least 1, got {limit!r}"
+    assert message == (
+        f"Catch.max_episode_steps must be a whole number of at least 1, or None, got {limit!r}"
+    )
 
 
 # Spaces -----------------------------------------------------------------------------------------
@@ -409,9 +475,10 @@ def test_the_time_limit_is_a_positive_int(limit: Any) -> None:
     ],
 )
 def test_an_unsupported_observation_space_is_refused(space: Space[Any]) -> None:
-    message = refusal(TypeError, observation_space=space)
-    assert message == (
-        f"Catch.observation_space must be a float32 Box, a Discrete or a MultiDiscrete, got {space}"
+    message = refusal(LanguageError, observation_space=space)
+    assert message.startswith(
+        "Catch.observation_space must be a float32 Box, a Discrete or a MultiDiscrete, "
+        f"got {space}; "
     )
 
 
@@ -425,10 +492,10 @@ def test_an_unsupported_observation_space_is_refused(space: Space[Any]) -> None:
     ],
 )
 def test_an_unsupported_action_space_is_refused(space: Space[Any]) -> None:
-    message = refusal(TypeError, action_space=space)
-    assert message == (
+    message = refusal(LanguageError, action_space=space)
+    assert message.startswith(
         "Catch.action_space must be a Discrete, MultiDiscrete, MultiBinary or float32 Box, "
-        f"got {space}"
+        f"got {space}; "
     )
 
 
@@ -461,7 +528,7 @@ def test_the_layout_of_an_action(
     seen: list[Any] = []
 
     def step(state: Any, action: Any) -> Any:
-        seen.append(action)
+        _put(seen, action)
         return state, 1.0, False
 
     layout = Rules.of(define(action_space=space, step=step)).action
@@ -655,10 +722,9 @@ def test_a_parameter_gets_its_declared_type(name: str, value: Any, kept: Any) ->
 
 def test_params_must_be_a_named_tuple_with_defaults() -> None:
     message = refusal(TypeError, Params=PositionRecord)
-    assert message == f"Catch.Params must be a NamedTuple, got {PositionRecord!r}"
+    assert message.startswith("Catch.Params must be a NamedTuple, got the class PositionRecord; ")
     message = refusal(TypeError, Params=NamedTuple("Params", [("gravity", float)]))
-    assert message.startswith("Catch.Params needs a default for each field: ")
-    assert "'gravity'" in message
+    assert message == "Catch.Params needs a default for each field; write gravity: float = ..."
 
 
 class ListParams(NamedTuple):
@@ -671,7 +737,10 @@ class BadDefault(NamedTuple):
 
 def test_the_kinds_of_params_are_checked_at_the_definition() -> None:
     message = refusal(TypeError, Params=ListParams)
-    assert message == f"Catch.Params.masses: use float, int, bool or str, got {list}"
+    line = inspect.getsourcelines(ListParams)[1] + 1
+    assert message == (
+        f"{__file__}:{line}: Catch.Params.masses: use float, int, bool or str, got list"
+    )
     message = refusal(TypeError, Params=BadDefault)
     assert message == "parameter 'gravity' of Catch must be float, got '9.8'"
 
@@ -710,7 +779,7 @@ def test_a_float_parameter_is_an_input_not_a_constant() -> None:
         return state, (1.0 if params.gravity > 1.0 else 0.0), False  # <-
 
     message = refusal(LanguageError, step=branching)
-    assert message.startswith(f"{place(branching)}: `a if condition else b` on a value")
+    assert message.startswith(f"{place(branching)}: `a if condition else b` on a float param")
 
 
 # Instances --------------------------------------------------------------------------------------

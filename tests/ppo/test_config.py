@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from operant.ppo.advice import OPTIONS
 from operant.ppo.config import (
     SECTIONS,
     Config,
@@ -87,6 +88,38 @@ def test_unknown_names_bring_the_nearest(name: str, nearest: str) -> None:
             use(name)
         assert nearest in str(error.value)
         assert repr(name) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("ppo.lr", "here it is ppo.learning_rate"),
+        ("lr", "here it is learning_rate (ppo.learning_rate)"),
+        ("ppo.n_steps", "here it is ppo.num_steps"),
+        ("n_envs", "here it is num_envs (env.num_envs)"),
+        ("run.total_timesteps", "here it is run.total_steps"),
+        ("run.timesteps", "here it is run.total_steps"),
+        ("ppo.n_epochs", "here it is ppo.epochs"),
+        ("ppo.ent_coef", "here it is ppo.entropy_coef"),
+        ("ppo.vf-coef", "here it is ppo.value_coef"),
+        ("ppo.clip_range", "here it is ppo.clip"),
+        ("ppo.batch_size", "here it is ppo.minibatches: how many there are, not their size"),
+        ("verbose", "learn(progress=False) is silent"),
+    ],
+)
+def test_names_from_other_libraries_bring_ours(name: str, answer: str) -> None:
+    for use in (dotted_name, lambda name: Config().replaced({name: 1})):
+        with pytest.raises(ValueError) as error:
+            use(name)
+        assert str(error.value) == f"there is no option {name!r}; {answer}"
+
+
+def test_every_name_from_elsewhere_leads_to_an_option() -> None:
+    names = option_names()
+    short = {name.partition(".")[2] for name in names}
+    for theirs, ours in OPTIONS.items():
+        assert ours in names
+        assert theirs not in short, "our own name would be refused"
 
 
 def test_replaced_wants_whole_names() -> None:

@@ -325,7 +325,11 @@ BAD_OPTIONS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ),
     ({"autoreset_mode": None}, ValueError, "autoreset_mode must be one of .*, got None"),
     ({"autoreset_mode": True}, ValueError, "autoreset_mode must be one of .*, got True"),
-    ({"render_mode": "human"}, ValueError, "render_mode must be 'rgb_array' or None, got 'human'"),
+    (
+        {"render_mode": "human"},
+        ValueError,
+        "'rgb_array' or None, got 'human'; to watch: `operant",
+    ),
     ({"render_mode": True}, ValueError, "render_mode must be 'rgb_array' or None, got True"),
     ({"max_episode_steps": 0}, ValueError, "max_episode_steps must be between 1 and .*, got 0"),
     ({"max_episode_steps": -5}, ValueError, "max_episode_steps must be between 1 .*, got -5"),
@@ -368,7 +372,7 @@ def test_bad_options(options: dict[str, Any], kind: type[Exception], message: st
         ("CartPole", "unknown environment 'CartPole'; did you mean CartPole-v1"),
         ("CartPole-v2", "unknown environment 'CartPole-v2'; did you mean CartPole-v1"),
         ("operant/Pendulum", "unknown environment 'operant/Pendulum'; did you mean Pendulum-v1"),
-        ("", "unknown environment ''; did you mean CartPole-v1 or MountainCar-v0 or"),
+        ("", "unknown environment ''; there are CartPole-v1, MountainCar-v0, "),
     ],
 )
 def test_unknown_ids_name_the_nearest(env_id: str, message: str) -> None:
@@ -378,7 +382,7 @@ def test_unknown_ids_name_the_nearest(env_id: str, message: str) -> None:
 
 @pytest.mark.parametrize("env", [None, 3, CartPole.State, object, ["CartPole-v1"]])
 def test_what_is_no_environment(env: Any) -> None:
-    with pytest.raises(TypeError, match=r"env must be a subclass of operant\.Env, got"):
+    with pytest.raises(TypeError, match=r"env must be an id or a subclass of operant\.Env, got"):
         operant.make(env)
 
 

@@ -123,7 +123,7 @@ class AloneClock:
     kind = "estimated"
 
     def __init__(self, ppo: PPO) -> None:
-        from operant.ppo.trainer import make_env
+        from operant.ppo.batch import make_env
 
         env = make_env(ppo.config, ppo.env.rules.env, ppo.device)
         env.reset(seed=ppo.config.run.seed)

@@ -138,7 +138,7 @@ class OurTrainer:
     def train(self, iterations: int) -> None:
         """Whole iterations; see `Trainer`."""
         ppo, watch = self._ppo, _Stopwatch()
-        ppo.learn(ppo.steps + iterations * self.setting.rollout, watch)
+        ppo.learn(ppo.steps + iterations * self.setting.rollout, watch, progress=False)
         self.shares = watch.shares
 
     def close(self) -> None:

@@ -101,8 +101,8 @@ class EnvOnly:
     """
 
     def __init__(self, job: Job) -> None:
+        from operant.ppo.batch import make_env
         from operant.ppo.engines.choose import choose_device
-        from operant.ppo.trainer import make_env
 
         self._device = choose_device(job.config.run.device)
         self._env = make_env(job.config, job.env, self._device)

@@ -76,7 +76,7 @@ class TimedTrainer:
         end = ppo.steps + iterations * self.rollout
         self._clock.take()  # of nothing that counts
         began = time.perf_counter()
-        ppo.learn(max(end, ppo.config.run.total_steps), watch)
+        ppo.learn(max(end, ppo.config.run.total_steps), watch, progress=False)
         seconds = time.perf_counter() - began
         parts = watch.parts
         # A card's clock and ours need not agree to the last microsecond.

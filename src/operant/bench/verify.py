@@ -175,7 +175,7 @@ def _learn(ppo: PPO, text: str) -> Generator[str, None, None]:
     while ppo.steps < total:
         reached = f", return {ppo.mean_return:.4g}" if ppo.recent else ""
         yield f"{text}: {ppo.steps / total:.0%}{reached}"
-        ppo.learn(total, _Pause(_SHOW_EVERY_S))
+        ppo.learn(total, _Pause(_SHOW_EVERY_S), progress=False)
 
 
 class _Pause(Callback):

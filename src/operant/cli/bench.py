@@ -86,7 +86,8 @@ app.command("compare", epilog=bench_compare.EXAMPLE)(verb(bench_compare.compare)
 
 def show_progress(measuring: Iterable[str], total: int) -> None:
     """Measure, and show what is being done; `total` is how many things there are to do."""
-    columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    text = TextColumn("{task.description}", markup=False)
+    columns = (BarColumn(), text, TimeElapsedColumn())
     with Progress(*columns, console=errors, transient=True) as progress, mistakes():
         task = progress.add_task("", total=total)
         for doing in measuring:

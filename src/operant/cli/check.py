@@ -6,9 +6,11 @@ import json
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
+from rich.status import Status
+from rich.table import Table
+from rich.text import Text
 
-from operant.cli.screen import errors, output, short
+from operant.cli.screen import errors, mistakes, output, printable, short
 
 EXAMPLE = "Example:  operant check examples/lander.py:Lander"
 
@@ -27,78 +29,114 @@ def check(
 
     Exit code 0 if everything passed, 1 if a check failed, 2 if an environment was not found.
     """
-    reports = [_report(target, as_json, speed) for target in targets]
+    reports = []
+    for target in targets:
+        report = _Report(target, quiet=as_json)
+        with mistakes():
+            report.fill(measured=speed)
+        reports.append(report.to_dict())
     if as_json:
         print(json.dumps({"checks": reports}, indent=2))
     if not all(report["passed"] for report in reports):
         raise typer.Exit(1)
 
 
-def _report(target: str, quiet: bool, measured: bool) -> dict[str, Any]:
-    from operant.check import check_env
-    from operant.check_plays import throughput
-    from operant.cli.target import load_env
-    from operant.envs.native_rules import is_native
-    from operant.lang import LanguageError
-    from operant.vector.author_mistake import env_mistake
-    from operant.vector.backends import available_backends
-    from operant.vector.native_abi import NativeError
+class _Report:
+    """What was found about one environment, printed as it is found unless `quiet`."""
 
-    findings: list[dict[str, Any]] = []
-    sps: dict[str, float] = {}
-    num_envs: dict[str, int] = {}
+    def __init__(self, target: str, quiet: bool) -> None:
+        self.target, self.quiet = target, quiet
+        self.findings: list[dict[str, Any]] = []
+        self.sps: dict[str, float] = {}
+        self.num_envs: dict[str, int] = {}
 
-    def report(passed: bool) -> dict[str, Any]:
-        known = {"env": target, "passed": passed, "findings": findings}
-        return {**known, "sps": sps, "num_envs": num_envs}
+    @property
+    def passed(self) -> bool:
+        return all(finding["passed"] for finding in self.findings)
 
-    def add(name: str, passed: bool, detail: str, note: bool = False) -> None:
-        findings.append({"name": name, "passed": passed, "detail": detail, "note": note})
-        if not quiet:
-            mark = (
-                "[red]FAIL[/red]"
-                if not passed
-                else "[yellow]note[/yellow]"
-                if note
-                else "[green]ok[/green]  "
-            )
-            output.print(f"  {mark} {name:<12} {escape(detail)}", soft_wrap=True, highlight=False)
+    def to_dict(self) -> dict[str, Any]:
+        known = {"env": self.target, "passed": self.passed, "findings": self.findings}
+        return {**known, "sps": self.sps, "num_envs": self.num_envs}
 
-    if not quiet:
-        output.print(f"[bold]{escape(target)}[/bold]", highlight=False)
-    with errors.status("") as status:
+    def fill(self, measured: bool) -> None:
+        """Check, and measure what passed."""
+        # The console that prints the lines: two of them would write into each other's.
+        screen = output if output.is_terminal and not self.quiet else errors
+        if not self.quiet:
+            output.print(Text(printable(self.target), style="bold"), soft_wrap=True)
+        with screen.status(_doing(f"loading {self.target}")) as status:
+            self._check(status)
+            if measured and self.passed:
+                self._measure(status)
+        if not self.quiet:
+            self._print_end()
+
+    def _check(self, status: Status) -> None:
+        from operant.check import check_env
+        from operant.cli.target import load_env
+        from operant.envs.native_rules import is_native
+        from operant.lang import LanguageError
+        from operant.vector.native_abi import NativeError
+
         try:
-            env = load_env(target)
+            self.env = load_env(self.target)
         except (LanguageError, NativeError) as error:
-            add("definition", False, str(error))
-            return report(False)
-        sound = "keeps to operant_env.h" if is_native(env) else "keeps to the language"
-        add("definition", True, f"{env.__qualname__} {sound}")
-        status.update(f"checking {target}: whole episodes on every backend")
-        for finding in check_env(env):
-            add(finding.name, finding.passed, finding.detail, finding.note)
-        passed = all(finding["passed"] for finding in findings)
-        if measured and passed:
-            for backend in available_backends(env):
-                status.update(f"measuring {backend}")
-                try:
-                    speed = throughput(env, backend)
-                except Exception as error:
-                    text = env_mistake(error)
-                    if text is None:
-                        raise
-                    add("speed", False, text)
-                    return report(False)
-                sps[backend], num_envs[backend] = round(speed.sps), speed.num_envs
-    if not quiet and sps:
-        figures = ", ".join(f"{name} {short(value)}" for name, value in sps.items())
-        counts = list(map(str, num_envs.values()))
-        sizes = counts[0] if len(set(counts)) == 1 else f"{', '.join(counts[:-1])} and {counts[-1]}"
-        output.print(
-            f"       speed        {figures} steps/s ({sizes} environments)", highlight=False
-        )
-    if not quiet:
-        failed = sum(not finding["passed"] for finding in findings)
-        verdict = "[green]passed[/green]" if passed else f"[red]{failed} failed[/red]"
+            self._add("definition", False, str(error))
+            return
+        sound = "keeps to operant_env.h" if is_native(self.env) else "keeps to the language"
+        self._add("definition", True, f"{self.env.__qualname__} {sound}")
+        status.update(_doing(f"checking {self.target}: whole episodes on every backend"))
+        for finding in check_env(self.env):
+            self._add(finding.name, finding.passed, finding.detail, finding.note)
+
+    def _measure(self, status: Status) -> None:
+        from operant.check_plays import throughput
+        from operant.vector.author_mistake import env_mistake
+        from operant.vector.backends import available_backends
+
+        for backend in available_backends(self.env):
+            status.update(_doing(f"measuring {backend}"))
+            try:
+                speed = throughput(self.env, backend)
+            except Exception as error:
+                text = env_mistake(error)
+                if text is None:
+                    raise
+                self._add("speed", False, text)
+                return
+            self.sps[backend], self.num_envs[backend] = round(speed.sps), speed.num_envs
+
+    def _add(self, name: str, passed: bool, detail: str, note: bool = False) -> None:
+        self.findings.append({"name": name, "passed": passed, "detail": detail, "note": note})
+        if not self.quiet:
+            mark = ("note", "yellow") if note else ("ok", "green")
+            _print_line(mark if passed else ("FAIL", "red"), name, detail)
+
+    def _print_end(self) -> None:
+        if self.sps:
+            figures = ", ".join(f"{name} {short(value)}" for name, value in self.sps.items())
+            *most, last = dict.fromkeys(map(str, self.num_envs.values()))
+            sizes = f"{', '.join(most)} and {last}" if most else last
+            _print_line(("", ""), "speed", f"{figures} steps/s ({sizes} environments)")
+        failed = sum(not finding["passed"] for finding in self.findings)
+        verdict = f"[red]{failed} failed[/red]" if failed else "[green]passed[/green]"
         output.print(f"  {verdict}")
-    return report(passed)
+
+
+def _doing(text: str) -> Text:
+    """What a spinner says: one line, cut where the terminal ends."""
+    return Text(printable(text), no_wrap=True, overflow="ellipsis")
+
+
+def _print_line(mark: tuple[str, str], name: str, detail: str) -> None:
+    """One finding. Long ones go on below themselves in a terminal, and are one line in a file."""
+    head = Text.assemble("  ", (f"{mark[0]:<4}", mark[1]), f" {name:<12} ")
+    text = Text(printable(" ".join(detail.split())))  # a large Box has line breaks
+    if not output.is_terminal:
+        output.print(Text.assemble(head, text), soft_wrap=True)
+        return
+    line = Table.grid()
+    line.add_column(width=len(head), no_wrap=True)
+    line.add_column(overflow="fold")
+    line.add_row(head, text)
+    output.print(line)

@@ -11,9 +11,11 @@ from typing import IO, Any, ParamSpec, cast
 
 from rich.console import Console
 from rich.markup import escape
+from rich.status import Status
+from rich.text import Text
 
 from operant.cli.interrupts import arrived
-from operant.text import printable
+from operant.text import printable, short
 
 __all__ = [
     "Interrupted",
@@ -64,9 +66,18 @@ class _StandardError:
             os.close(null)
 
 
-output = Console(emoji=False)
+class _Screen(Console):
+    """A console whose spinner reads no emoji, either: ``snake.py:Snake: ...`` is no snake."""
+
+    def status(self, status: Any, **options: Any) -> Status:
+        """As rich's; a string may hold markup."""
+        text = Text.from_markup(status, emoji=False) if isinstance(status, str) else status
+        return super().status(text, **options)
+
+
+output = _Screen(emoji=False)
 """Results: standard output."""
-errors = Console(file=cast("IO[str]", _StandardError()), emoji=False)
+errors = _Screen(file=cast("IO[str]", _StandardError()), emoji=False)
 """Progress and mistakes: standard error, so that results can be piped."""
 
 
@@ -128,11 +139,3 @@ def file_trouble(error: OSError) -> str:
 def literal(text: object) -> str:
     """Text from a file or a user, for a place where rich would read markup."""
     return escape(printable(str(text)))
-
-
-def short(number: float, decimals: int = 1) -> str:
-    """A figure for a table: 149.2 M, 12.5 k, 256."""
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(number) >= size:
-            return f"{number / size:.{decimals}f} {unit}"
-    return str(number) if isinstance(number, int) else f"{number:.1f}"

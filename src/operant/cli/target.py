@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 from operant.cli.screen import UserError
-from operant.envs.env import Env
+from operant.envs.env import Env, check_complete
 from operant.envs.registry import get_env
 
 _LIBRARIES = (".so", ".dylib", ".dll")
@@ -51,14 +51,45 @@ def load_env(target: str) -> type[Env]:
         env = getattr(module, cls_name, None)
         if not (isinstance(env, type) and issubclass(env, Env)):
             names = ", ".join(found) or "none"
-            raise UserError(f"{name} has no environment class {cls_name!r}; it has: {names}")
+            raise UserError(
+                _not_ours(name, env)
+                or f"{name} has no environment class {cls_name!r}; it has: {names}"
+            )
+        check_complete(env)
         return env
     if len(found) != 1:
+        own = [value for value in vars(module).values() if _is_gymnasiums(value, module)]
         raise UserError(
-            f"{name} defines {len(found)} environments ({', '.join(found) or 'none'}); "
+            _not_ours(name, own[0])
+            if own and not found
+            else f"{name} defines {len(found)} environments ({', '.join(found) or 'none'}); "
             f"name one: {name}:Class"
         )
     return next(iter(found.values()))
+
+
+def _is_gymnasiums(value: object, module: ModuleType) -> bool:
+    """Whether a module defines this class for Gymnasium."""
+    import gymnasium
+
+    is_env = isinstance(value, type) and issubclass(value, gymnasium.Env)
+    return is_env and value.__module__ == module.__name__
+
+
+def _not_ours(name: str, value: object) -> str:
+    """What to do with a class that is not one of operant.Env; empty for anything else."""
+    import gymnasium
+
+    if not isinstance(value, type):
+        return ""
+    if not issubclass(value, gymnasium.Env):
+        cls = value.__name__
+        return f"{cls} in {name} is no environment: write class {cls}(operant.Env)"
+    return (
+        f"{value.__name__} in {name} is a gymnasium.Env, whose methods run one environment in "
+        "Python; operant compiles a class of operant.Env instead: a State, and reset(random), "
+        "step(state, action) and observe(state) as functions of values (docs/environments.md)"
+    )
 
 
 def _load_library(name: str) -> type[Env]:

@@ -5,7 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
-_REQUIRED = ("State", "reset", "step", "observe", "observation_space", "action_space")
+_REQUIRED = {
+    "State": "class State(NamedTuple): with fields such as x: float",
+    "reset": "def reset(random): return {name}.State(...)",
+    "step": "def step(state, action): return {name}.State(...), reward, terminated",
+    "observe": "def observe(state): return the numbers of the observation",
+    "observation_space": "observation_space = Box(-1.0, 1.0, (2,))",
+    "action_space": "action_space = Discrete(2)",
+}
+"""The parts of an environment, and how each is written."""
+_OF_ARRAYS = {
+    "reset": "def reset(state, random): state.cells[0] = ...",
+    "step": "def step(state, action): return reward, terminated",
+    "observe": "def observe(state, obs): obs[0] = ...",
+}
+"""How they are written for a state of arrays."""
 
 
 class NoParams(NamedTuple):
@@ -63,17 +77,45 @@ class Env:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Refuse what cannot be compiled. A class with no rules yet is a base class."""
         super().__init_subclass__(**kwargs)
-        missing = [name for name in _REQUIRED if not hasattr(cls, name)]
-        if len(missing) == len(_REQUIRED):
-            return
-        if missing:
-            raise TypeError(f"{cls.__qualname__} lacks {', '.join(missing)}; see operant.Env")
-        from operant.envs.rules import Rules
+        if "__init__" in vars(cls):
+            from operant.envs.functions import part_place
+            from operant.lang.advice import LanguageError
 
-        Rules.of(cls)
+            raise LanguageError(
+                f"{part_place(cls, '__init__')}{cls.__qualname__}.__init__ would never run: an "
+                "environment has no instances; put settings into class Params(NamedTuple), with "
+                "defaults, and what changes into State"
+            )
+        if any(hasattr(cls, name) for name in _REQUIRED):
+            from operant.envs.rules import Rules
+
+            Rules.of(cls)
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         raise TypeError(
             f"{type(self).__qualname__} holds rules and has no instances; "
             f"run it with operant.make({type(self).__qualname__}, num_envs=...)"
         )
+
+
+def check_complete(env: type[Any]) -> None:
+    """Refuse a class that lacks a part.
+
+    Raises:
+        LanguageError: which, and how it is written.
+    """
+    from operant.envs.functions import part_place
+    from operant.lang.advice import LanguageError
+    from operant.lang.arrays import Arrays
+
+    missing = [name for name in _REQUIRED if not hasattr(env, name)]
+    if not missing:
+        return
+    state = getattr(env, "State", None)
+    forms = dict(_REQUIRED)
+    if isinstance(state, type) and issubclass(state, Arrays):
+        forms |= _OF_ARRAYS
+    first = forms[missing[0]].format(name=env.__name__)
+    raise LanguageError(
+        f"{part_place(env)}{env.__qualname__} lacks {', '.join(missing)}; write {first}"
+    )

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from operant.envs.functions import part_place
+from operant.lang.advice import LanguageError
 from operant.lang.trace import FLOAT, INT
 
 
@@ -41,12 +43,18 @@ class Layout:
 def space_of(env: type[Any], attribute: str, params: Any) -> spaces.Space[Any]:
     """The environment's observation or action space at these parameters."""
     space = getattr(env, attribute)
-    if not isinstance(space, spaces.Space) and callable(space):
+    if isinstance(space, type):  # Discrete for Discrete(2)
+        space = f"the class {space.__name__}"
+    elif not isinstance(space, spaces.Space) and callable(space):
         space = space(params)
     if not isinstance(space, spaces.Space):
-        raise TypeError(
-            f"{env.__qualname__}.{attribute} must be a gymnasium space, or a function of the "
-            f"parameters that returns one, got {space!r}"
+        got = "a property" if isinstance(space, property) else space
+        form = "Box(-1.0, 1.0, (2,))" if attribute == "observation_space" else "Discrete(2)"
+        form = f"Discrete({space})" if isinstance(space, int) else form
+        raise LanguageError(
+            f"{part_place(env, attribute)}{env.__qualname__}.{attribute} must be a gymnasium "
+            f"space, or a function of the parameters that returns one, got {got}; write "
+            f"{attribute} = {form}"
         )
     return space
 
@@ -60,9 +68,9 @@ def observation_layout(space: spaces.Space[Any], env: type[Any]) -> Layout:
             return Layout(space, INT, (), scalar=True)
         case spaces.MultiDiscrete():
             return Layout(space, INT, space.shape, scalar=False)
-    raise TypeError(
-        f"{env.__qualname__}.observation_space must be a float32 Box, a Discrete or a "
-        f"MultiDiscrete, got {space}"
+    raise LanguageError(
+        f"{part_place(env, 'observation_space')}{env.__qualname__}.observation_space must be a "
+        f"float32 Box, a Discrete or a MultiDiscrete, got {space}; {_instead(space)}"
     )
 
 
@@ -82,7 +90,22 @@ def action_layout(space: spaces.Space[Any], env: type[Any]) -> Layout:
             return Layout(space, INT, space.shape, False, (0,) * size, (2,) * size)
         case spaces.Box(dtype=np.float32):
             return Layout(space, FLOAT, space.shape, scalar=space.shape == ())
-    raise TypeError(
-        f"{env.__qualname__}.action_space must be a Discrete, MultiDiscrete, MultiBinary or "
-        f"float32 Box, got {space}"
+    raise LanguageError(
+        f"{part_place(env, 'action_space')}{env.__qualname__}.action_space must be a Discrete, "
+        f"MultiDiscrete, MultiBinary or float32 Box, got {space}; {_instead(space)}"
     )
+
+
+def _instead(space: spaces.Space[Any]) -> str:
+    """What to write for a space that is not supported."""
+    match space:
+        case spaces.Box():
+            return "write Box(low, high, shape, np.float32)"
+        case spaces.MultiBinary():
+            return f"write MultiDiscrete([2] * {math.prod(space.shape)})"
+        case spaces.Dict() | spaces.Tuple():
+            return (
+                "put the numbers side by side, in one Box(low, high, (n,)) or one "
+                "MultiDiscrete([...])"
+            )
+    return "put the numbers side by side, in one Box(low, high, (n,))"

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
+from operant.envs.foreign import TRAINABLE, bare_name, is_gymnasiums
+
 if TYPE_CHECKING:
     from operant.envs.env import Env
 
@@ -59,7 +61,8 @@ def get_env(env_id: str) -> type[Env]:
     """The environment class of an id, with or without the prefix ``operant/``.
 
     Raises:
-        ValueError: unknown; the message names the nearest known ids.
+        ValueError: unknown; the message names the nearest known ids, or says that it is one of
+            Gymnasium's.
     """
     name = env_id.removeprefix("operant:").removeprefix(_NAMESPACE)
     if name in _REGISTERED:
@@ -68,10 +71,21 @@ def get_env(env_id: str) -> type[Env]:
         module, cls = _BUILT_IN[name]
         env: type[Env] = getattr(import_module(f"operant.envs.{module}"), cls)
         return env
-    lower = {known.lower(): known for known in env_ids()}
+    names = env_ids()
+    if is_gymnasiums(name) and bare_name(name) not in map(bare_name, names):
+        raise ValueError(
+            f"{env_id!r} is one of Gymnasium's own environments, which cannot be trained yet; "
+            f"{TRAINABLE}."
+        )
+    lower = {known.lower(): known for known in names}
     near = difflib.get_close_matches(name.lower(), lower, 3, 0.5)  # the nearest first
-    names = [lower[known] for known in near] or env_ids()
-    raise ValueError(f"unknown environment {env_id!r}; did you mean {' or '.join(names)}?")
+    if near:
+        meant = " or ".join(lower[known] for known in near)
+        raise ValueError(f"unknown environment {env_id!r}; did you mean {meant}?")
+    raise ValueError(
+        f"unknown environment {env_id!r}; there are {', '.join(names)}; other environments of "
+        "Gymnasium's cannot be trained yet."
+    )
 
 
 def id_of(env: type[Env]) -> str | None:

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import difflib
-import inspect
 import typing
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from operant.envs.layouts import Layout, action_layout, observation_layout, space_of
+from operant.envs.env import check_complete
+from operant.envs.functions import (
+    arguments,
+    entry_points,
+    name_bound,
+    part_place,
+    place,
+    written_function,
+)
+from operant.envs.functions import call as call
+from operant.envs.layouts import Layout
+from operant.envs.recorder import Recorder, is_named_tuple
 from operant.lang.advice import LanguageError
 from operant.lang.arrays import Arrays
-from operant.lang.trace import BOOL, FLOAT, INT, Program, as_symbol, cast
+from operant.lang.side_effects import drawing_place, refuse_side_effects
+from operant.lang.trace import BOOL, FLOAT, INT, Program
 
-_DTYPES = {float: FLOAT, int: INT, bool: BOOL}
+_READ: weakref.WeakSet[type[Any]] = weakref.WeakSet()
+"""Environments whose text has been looked through: it does not change."""
 NUMPY_DTYPES: dict[str, Any] = {FLOAT: np.float32, INT: np.int32, BOOL: np.bool_}
-MAX_FIELDS = 100
-_MAX_RANDOM = 64
-_ARGUMENTS = {
-    "reset": ("random", "params"),
-    "step": ("state", "action", "random", "params"),
-    "observe": ("state", "params"),
-    "action_mask": ("state", "params"),
-}
 _MAX_FLOAT = float(np.finfo(np.float32).max)
 
 
@@ -64,11 +68,12 @@ class Rules:
             LanguageError: a function does what cannot be compiled.
             TypeError: a parameter is unknown or of the wrong type, or the definition is incomplete.
         """
-        state = getattr(env, "State", None)
         if hasattr(env, "native_library"):
             from operant.envs.native_rules import NativeRules
 
             return NativeRules.read(env, overrides or {})
+        check_complete(env)
+        state = env.State
         if isinstance(state, type) and issubclass(state, Arrays):
             from operant.envs.array_rules import ArrayRules
 
@@ -101,15 +106,15 @@ class TracedRules(Rules):
     def record(cls, env: type[Any], overrides: Mapping[str, Any]) -> TracedRules:
         """See `Rules.of`."""
         params = resolve_params(env, overrides)
-        with _name_bound(env):
-            recorder = _Recorder(env, params)
+        with name_bound(env):
+            recorder = Recorder(env, params)
+            if env not in _READ:
+                refuse_side_effects(entry_points(env))
+                _READ.add(env)
             programs, again = recorder.programs(), recorder.programs()
         for name, program in programs.items():
             if program.signature() != again[name].signature():
-                raise LanguageError(
-                    f"{_place(getattr(env, name))}: {name}() gives another program each time it is "
-                    "called; it must not keep or draw anything (use `random`)"
-                )
+                raise _changing(env, name)
         mask = programs.get("action_mask")
         fields = recorder.fields
         return cls(
@@ -130,7 +135,7 @@ class TracedRules(Rules):
     @property
     def step_draws(self) -> int:
         """Uniform numbers each step consumes: 0 unless ``step`` takes ``random``."""
-        return self.env.random_numbers if "random" in _arguments(self.env.step) else 0
+        return self.env.random_numbers if "random" in arguments(self.env.step) else 0
 
 
 def traced(rules: Rules) -> TracedRules:
@@ -146,57 +151,30 @@ def traced(rules: Rules) -> TracedRules:
     return rules
 
 
-def call(function: Callable[..., Any], **available: Any) -> Any:
-    """Call an author's function with those of the available arguments that it names."""
-    return function(**{name: available[name] for name in _arguments(function)})
-
-
-def _arguments(function: Callable[..., Any]) -> tuple[str, ...]:
-    return tuple(inspect.signature(function).parameters)
-
-
-@contextmanager
-def _name_bound(env: type[Any]) -> Iterator[None]:
-    """Let the functions say ``MyEnv.State`` although the class statement has not ended yet.
-
-    Python binds a class's name after its body and ``__init_subclass__`` have run. Until then the
-    name is missing from the module, or the cell of a class made inside a function is empty.
-    """
-    missing = object()
-    name = env.__name__
-    places = {id(f.__globals__): f.__globals__ for f in _functions(env)}.values()
-    before = [namespace.get(name, missing) for namespace in places]
-    for function in _functions(env):
-        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-        if name in cells:
-            cells[name].cell_contents = env
-    for namespace in places:
-        namespace[name] = env
-    try:
-        yield
-    finally:
-        for namespace, old in zip(places, before, strict=True):
-            if old is missing:
-                del namespace[name]
-            else:
-                namespace[name] = old
-
-
-def _functions(env: type[Any]) -> list[Any]:
-    names = ("reset", "step", "observe", "action_mask", "observation_space", "action_space")
-    values: list[Any] = [getattr(env, name, None) for name in names]
-    return [value for value in map(inspect.unwrap, values) if hasattr(value, "__globals__")]
-
-
-def _place(function: Callable[..., Any]) -> str:
-    code = inspect.unwrap(function).__code__
-    return f"{code.co_filename}:{code.co_firstlineno}"
+def _changing(env: type[Any], name: str) -> LanguageError:
+    """The refusal of a function that computes something else when it is called again."""
+    function = written_function(getattr(env, name))
+    drawn = "" if function is None else drawing_place([function])
+    if drawn:
+        return LanguageError(
+            f"{drawn} draws once, when the class is defined, and not in each episode; write "
+            "uniform(random[0], low, high), randint(random[0], n) or normal(random[0], random[1])"
+        )
+    return LanguageError(
+        f"{place(getattr(env, name))}: {name}() gives another program each time it is called; it "
+        "must not keep or draw anything (use `random`)"
+    )
 
 
 def resolve_params(env: type[Any], overrides: Mapping[str, Any]) -> Any:
     """The environment's parameters with `overrides` put in, each of the declared type."""
-    if not _is_named_tuple(env.Params):
-        raise TypeError(f"{env.__qualname__}.Params must be a NamedTuple, got {env.Params!r}")
+    if not is_named_tuple(env.Params):
+        found = env.Params
+        got = f"the class {found.__name__}" if isinstance(found, type) else repr(found)
+        raise LanguageError(
+            f"{part_place(env, 'Params')}{env.__qualname__}.Params must be a NamedTuple, got {got}"
+            "; write class Params(NamedTuple): with fields such as gravity: float = 9.8"
+        )
     hints = typing.get_type_hints(env.Params)
     for name in overrides:
         if name not in hints:
@@ -208,9 +186,11 @@ def resolve_params(env: type[Any], overrides: Mapping[str, Any]) -> Any:
             )
     try:
         params = env.Params(**overrides)
-    except TypeError as error:
-        raise TypeError(
-            f"{env.__qualname__}.Params needs a default for each field: {error}"
+    except TypeError:
+        lacking = [name for name in hints if name not in env.Params._field_defaults]
+        raise LanguageError(
+            f"{part_place(env, 'Params', lacking[0])}{env.__qualname__}.Params needs a default for "
+            f"each field; write {lacking[0]}: {_spelt(hints[lacking[0]])} = ..."
         ) from None
     values = {
         name: _checked(env, name, kind, getattr(params, name)) for name, kind in hints.items()
@@ -220,8 +200,9 @@ def resolve_params(env: type[Any], overrides: Mapping[str, Any]) -> Any:
 
 def _checked(env: type[Any], name: str, kind: Any, value: Any) -> Any:
     if kind not in (float, int, bool, str):
-        raise TypeError(
-            f"{env.__qualname__}.Params.{name}: use float, int, bool or str, got {kind}"
+        raise LanguageError(
+            f"{part_place(env, 'Params', name)}{env.__qualname__}.Params.{name}: use float, int, "
+            f"bool or str, got {_spelt(kind)}"
         )
     if isinstance(value, np.generic):
         value = value.item()
@@ -238,188 +219,5 @@ def _checked(env: type[Any], name: str, kind: Any, value: Any) -> Any:
     return value
 
 
-def _is_named_tuple(value: object) -> TypeGuard[type[Any]]:
-    return isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields")
-
-
-class _Recorder:
-    """Records the functions of one environment class at fixed parameters."""
-
-    def __init__(self, env: type[Any], params: Any) -> None:
-        self.env = env
-        self.params = params
-        hints = typing.get_type_hints(env.Params)
-        self.float_params = tuple(name for name, kind in hints.items() if kind is float)
-        self.fields = self._state_fields()
-        self.observation = observation_layout(space_of(env, "observation_space", params), env)
-        self.action = action_layout(space_of(env, "action_space", params), env)
-        self.masked = getattr(env, "action_mask", None) is not None
-        for name, allowed in _ARGUMENTS.items():
-            if name == "action_mask" and not self.masked:
-                continue
-            for argument in _arguments(getattr(env, name)):
-                if argument not in allowed:
-                    raise LanguageError(
-                        f"{_place(getattr(env, name))}: {name}() takes any of "
-                        f"{', '.join(allowed)}; got the argument {argument!r}"
-                    )
-        if not 0 <= env.random_numbers <= _MAX_RANDOM:
-            raise TypeError(
-                f"{env.__qualname__}.random_numbers must be 0 to {_MAX_RANDOM}, "
-                f"got {env.random_numbers}"
-            )
-        limit = env.max_episode_steps
-        if limit is not None and (not isinstance(limit, int) or limit < 1):
-            raise TypeError(
-                f"{env.__qualname__}.max_episode_steps must be at least 1, got {limit!r}"
-            )
-
-    def _state_fields(self) -> dict[str, str]:
-        state = getattr(self.env, "State", None)
-        if not _is_named_tuple(state):
-            raise TypeError(f"{self.env.__qualname__}.State must be a NamedTuple, got {state!r}")
-        fields = {}
-        for name, kind in typing.get_type_hints(state).items():
-            if kind not in _DTYPES:
-                raise TypeError(
-                    f"{self.env.__qualname__}.State.{name}: use float, int or bool, got {kind}"
-                )
-            fields[name] = _DTYPES[kind]
-        if not 1 <= len(fields) <= MAX_FIELDS:
-            raise TypeError(
-                f"{self.env.__qualname__}.State needs 1 to {MAX_FIELDS} fields, got {len(fields)}"
-            )
-        return fields
-
-    def programs(self) -> dict[str, Program]:
-        """The recorded functions by name; without an action_mask, none of that name."""
-        programs = {"reset": self._reset(), "step": self._step(), "observe": self._observe()}
-        return programs | {"action_mask": self._action_mask()} if self.masked else programs
-
-    def _inputs(self, program: Program, *groups: str) -> dict[str, Any]:
-        """Symbols for the function's arguments, declared as the program's inputs in order."""
-        values: dict[str, Any] = {}
-        if "state" in groups:
-            values["state"] = self.env.State(
-                *[program.input(f"s_{name}", dtype) for name, dtype in self.fields.items()]
-            )
-        if "action" in groups:
-            actions = [program.input(f"a_{k}", self.action.dtype) for k in range(self.action.size)]
-            values["action"] = actions[0] if self.action.scalar else tuple(actions)
-        if "random" in groups:
-            values["random"] = tuple(
-                program.input(f"u_{k}", FLOAT) for k in range(self.env.random_numbers)
-            )
-        values["params"] = self.params._replace(
-            **{name: program.input(f"p_{name}", FLOAT) for name in self.float_params}
-        )
-        return values
-
-    def _run(self, name: str, inputs: dict[str, Any]) -> Any:
-        function = getattr(self.env, name)
-        try:
-            return call(function, **inputs)
-        except LanguageError:
-            raise
-        except Exception as error:
-            place = _place(function)
-            trace = error.__traceback__
-            while trace is not None:  # the innermost line of the author's own file
-                if trace.tb_frame.f_code.co_filename == place.rpartition(":")[0]:
-                    place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
-                trace = trace.tb_next
-            hint = ""
-            if isinstance(error, NameError):
-                hint = " (the functions run when the class is defined: put helpers above it)"
-            if "unpack" in str(error) and "random" in inputs:
-                hint = f" (random holds random_numbers = {self.env.random_numbers} numbers)"
-            raise LanguageError(f"{place}: {type(error).__name__}: {error}{hint}") from error
-
-    def _output(self, program: Program, name: str, what: str, value: Any, dtype: str) -> None:
-        """Add one output, converted from int to float where that loses nothing."""
-        try:
-            symbol = as_symbol(program, value)
-        except LanguageError as error:
-            message = str(error).partition(": ")[2]  # after the place, which is here
-            raise LanguageError(
-                f"{_place(getattr(self.env, name))}: {name}() must give a {dtype} for {what}; "
-                f"{message}"
-            ) from None
-        if symbol.dtype == INT and dtype == FLOAT:
-            symbol = cast(symbol, FLOAT)
-        if symbol.dtype != dtype:
-            advice = {FLOAT: "to_float(x)", INT: "to_int(x)", BOOL: "a comparison"}[dtype]
-            raise LanguageError(
-                f"{_place(getattr(self.env, name))}: {name}() must give a {dtype} for {what}, "
-                f"got a {symbol.dtype}; write {advice}"
-            )
-        program.outputs.append(symbol.index)
-
-    def _state_outputs(self, program: Program, name: str, state: Any) -> None:
-        if not isinstance(state, tuple) or len(state) != len(self.fields):
-            raise LanguageError(
-                f"{_place(getattr(self.env, name))}: {name}() must return "
-                f"{self.env.__qualname__}.State with {len(self.fields)} fields, got {state!r}"
-            )
-        for (field, dtype), value in zip(self.fields.items(), state, strict=True):
-            self._output(program, name, f"State.{field}", value, dtype)
-
-    def _reset(self) -> Program:
-        program = Program()
-        self._state_outputs(program, "reset", self._run("reset", self._inputs(program, "random")))
-        return program
-
-    def _step(self) -> Program:
-        program = Program()
-        groups = ["state", "action"] + ["random"] * ("random" in _arguments(self.env.step))
-        result = self._run("step", self._inputs(program, *groups))
-        if not isinstance(result, tuple) or len(result) != 3:
-            raise LanguageError(
-                f"{_place(self.env.step)}: step() must return (State, reward, terminated), "
-                f"got {result!r}"
-            )
-        state, reward, terminated = result
-        self._state_outputs(program, "step", state)
-        self._output(program, "step", "the reward", reward, FLOAT)
-        self._output(program, "step", "terminated", terminated, BOOL)
-        return program
-
-    def _observe(self) -> Program:
-        program = Program()
-        values = self._run("observe", self._inputs(program, "state"))
-        if self.observation.scalar:
-            values = (values,)
-        if not isinstance(values, tuple | list) or len(values) != self.observation.size:
-            got = len(values) if isinstance(values, tuple | list) else repr(values)
-            raise LanguageError(
-                f"{_place(self.env.observe)}: observe() must return {self.observation.size} "
-                f"components for {self.observation.space}, got {got}"
-            )
-        for k, value in enumerate(values):
-            self._output(program, "observe", f"component {k}", value, self.observation.dtype)
-        return program
-
-    def _action_mask(self) -> Program:
-        program = Program()
-        place = _place(self.env.action_mask)
-        if self.action.dtype != INT:
-            raise LanguageError(
-                f"{place}: action_mask() chooses among the actions of a Discrete, MultiDiscrete or "
-                f"MultiBinary action_space, got {self.action.space}"
-            )
-        names = [
-            f"action {self.action.low[component] + k}"
-            + ("" if self.action.scalar else f" of component {component}")
-            for component, count in enumerate(self.action.choices)
-            for k in range(count)
-        ]
-        values = self._run("action_mask", self._inputs(program, "state"))
-        if not isinstance(values, tuple | list) or len(values) != len(names):
-            got = len(values) if isinstance(values, tuple | list) else repr(values)
-            raise LanguageError(
-                f"{place}: action_mask() must return {len(names)} truth values, one for each "
-                f"action of {self.action.space}, got {got}"
-            )
-        for name, value in zip(names, values, strict=True):
-            self._output(program, "action_mask", name, value, BOOL)
-        return program
+def _spelt(kind: Any) -> str:
+    return kind.__name__ if isinstance(kind, type) else str(kind)

@@ -7,14 +7,14 @@ A `Symbol` stands for one number of one environment. Arithmetic on symbols adds 
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from operant.lang.advice import call_advice, fail, truth_advice, word_for
+from operant.lang.advice import brackets_advice, fail, missing_brackets, truth_advice
+from operant.lang.refusals import Refusals, refuse_text
 
 FLOAT, INT, BOOL = "float", "int", "bool"
 NODE_LIMIT = 20_000  # an unrolled loop beyond this would compile for minutes
@@ -94,7 +94,36 @@ def as_symbol(program: Program, value: object) -> Symbol:
         return program.constant(value)
     if isinstance(value, np.ndarray):
         fail("a NumPy array meets a number; write the components out one by one")
-    fail(f"expected a number, got {type(value).__name__} {value!r}")
+    hint = ""
+    if value is None:
+        hint = "; values are never None (does a helper lack its `return`?)"
+    if isinstance(value, tuple | list):
+        hint = "; compute each number on its own"
+    if hasattr(value, "_fields"):
+        name = value._fields[0]
+        hint = f"; choose field by field: where(condition, a.{name}, b.{name})"
+    if type(value).__name__ == "_tuplegetter":  # MyEnv.Params.gravity
+        fail("a field is read from the argument: state.x or params.x, not from the class")
+    if isinstance(value, str):
+        hint = "; number the cases 0, 1, 2"
+    fail(f"expected a number, got {described(value)}{hint}")
+
+
+def described(value: object) -> str:
+    """What came where something else was expected, in words: no recorded operations."""
+    if isinstance(value, Symbol):
+        return _a(value.dtype)
+    if isinstance(value, tuple | list) and not hasattr(value, "_fields"):
+        inner = ", ".join(described(part).removeprefix("a ").removeprefix("an ") for part in value)
+        return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' * (len(value) == 1)})"
+    if value is None or isinstance(value, bool | int | float | str):
+        return repr(value)
+    return _a(type(value).__name__)
+
+
+def _a(noun: str) -> str:
+    """A noun with its article."""
+    return f"an {noun}" if noun[:1].lower() in "aeio" else f"a {noun}"
 
 
 def cast(symbol: Symbol, dtype: str) -> Symbol:
@@ -137,6 +166,8 @@ def record_float(op: str, *values: object) -> Symbol:
 
 def factors_of_power(exponent: object) -> int:
     """How many factors ``x ** exponent`` has; 0 stands for the square root."""
+    if isinstance(exponent, Symbol):
+        fail("`**` with a variable exponent; write exp(y * log(x)) for a positive x")
     if isinstance(exponent, np.generic):
         exponent = exponent.item()
     if isinstance(exponent, float) and exponent == 0.5:
@@ -161,11 +192,11 @@ _SYMBOLS = {
 _TRUTH_ADVICE = "write to_float(condition) or where(condition, a, b)"
 
 
-class Symbol:
+class Symbol(Refusals):
     """A number of one environment whose value is not known while the function is recorded."""
 
     __slots__ = ("dtype", "index", "program")
-    __hash__ = None  # type: ignore[assignment]  # == records a comparison, so it cannot be a key
+    __hash__ = Refusals.__hash__  # == records a comparison, so it cannot be a key
 
     def __init__(self, program: Program, index: int, dtype: str) -> None:
         self.program = program
@@ -178,6 +209,7 @@ class Symbol:
         return self.program.nodes[self.index]
 
     def __repr__(self) -> str:
+        refuse_text()
         return f"<{self.dtype} {self.node.op} #{self.index}>"
 
     # Arithmetic -----------------------------------------------------------------------------
@@ -287,8 +319,15 @@ class Symbol:
 
     def _bitwise(self, op: str, other: object) -> Symbol:
         other = as_symbol(self.program, other)
-        if FLOAT in (self.dtype, other.dtype):
-            fail(f"`{op}` needs truth values or integers, got {self.dtype} and {other.dtype}")
+        if FLOAT in (self.dtype, other.dtype) or self.dtype != other.dtype:
+            better = missing_brackets()
+            if better:
+                fail(brackets_advice(better))
+            sign = {"and": "&", "or": "|", "xor": "^"}[op]
+            fail(
+                f"`{sign}` needs two truth values or two ints, got {self.dtype} and {other.dtype}; "
+                f"write comparisons in brackets: (a > 0) {sign} (b > 0)"
+            )
         return record(op, self, other)
 
     def __and__(self, other: object) -> Symbol:
@@ -308,7 +347,7 @@ class Symbol:
 
     def __invert__(self) -> Symbol:
         if self.dtype != BOOL:
-            fail(f"`~` needs a truth value, got {self.dtype}")
+            fail(f"`~` needs a truth value, got {_a(self.dtype)}; write -x - 1 for an int")
         return record("not", self)
 
     def __lshift__(self, other: object) -> Symbol:
@@ -322,73 +361,17 @@ class Symbol:
             fail("a shift needs an integer and a constant distance from 0 to 31")
         return record(op, self, other)
 
-    # What cannot be recorded ----------------------------------------------------------------
     def __bool__(self) -> bool:
-        fail(truth_advice())
-
-    def __float__(self) -> float:
-        fail(call_advice("float()", "to_float(x)"))
-
-    def __int__(self) -> int:
-        fail(call_advice("int()", "to_int(x)"))
-
-    def __index__(self) -> int:
-        fail(
-            "a value that differs per environment was used as an index or a loop bound; choose "
-            "with where(), or loop over a constant range()"
-        )
-
-    def __round__(self, digits: int | None = None) -> float:
-        fail("round() of a value that differs per environment; write floor(x + 0.5)")
-
-    def __floor__(self) -> int:
-        fail("math.floor() cannot be compiled; write operant.lang.floor(x)")
-
-    def __ceil__(self) -> int:
-        fail("math.ceil() cannot be compiled; write operant.lang.ceil(x)")
-
-    def __trunc__(self) -> int:
-        fail("math.trunc() cannot be compiled; write to_int(x)")
-
-    def __iter__(self) -> NoReturn:
-        fail("a single number was unpacked or looped over; is this a scalar space or field?")
-
-    def __len__(self) -> int:
-        fail("len() of a single number")
-
-    def __getitem__(self, key: object) -> NoReturn:
-        fail("a single number was indexed; a Discrete action is a plain int, not a tuple")
-
-    def __array__(self, *args: object, **kwargs: object) -> NoReturn:
-        fail("a NumPy function cannot be compiled; use the words of operant.lang")
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: object) -> Any:
-        if method == "__call__" and not kwargs and ufunc.__name__ in _OPERATORS:
-            # np.float64(2) * symbol; np.float64(2) < symbol hands over an array of no dimensions
-            values = [v.item() if getattr(v, "ndim", 1) == 0 else v for v in inputs]
-            if any(isinstance(value, np.ndarray) for value in values):
-                fail("a NumPy array meets a number; write the components out one by one")
-            return _OPERATORS[ufunc.__name__](*values)
-        fail(f"np.{ufunc.__name__} cannot be compiled; {word_for(ufunc.__name__)}")
-
-    def __array_function__(self, function: Any, *args: object, **kwargs: object) -> NoReturn:
-        fail(f"np.{function.__name__} cannot be compiled; {word_for(function.__name__)}")
+        inputs = {str(node.value) for node in _sources(self) if node.op == "input"}
+        fail(truth_advice(bool(inputs) and all(name.startswith("p_") for name in inputs)))
 
 
-_OPERATORS: dict[str, Callable[..., Any]] = {
-    "add": operator.add,
-    "subtract": operator.sub,
-    "multiply": operator.mul,
-    "divide": operator.truediv,
-    "less": operator.lt,
-    "less_equal": operator.le,
-    "greater": operator.gt,
-    "greater_equal": operator.ge,
-    "equal": operator.eq,
-    "not_equal": operator.ne,
-    "remainder": operator.mod,
-    "floor_divide": operator.floordiv,
-    "bitwise_and": operator.and_,
-    "bitwise_or": operator.or_,
-    "bitwise_xor": operator.xor,
-}
+def _sources(symbol: Symbol) -> list[Node]:
+    """The operations that a symbol depends on."""
+    nodes, seen, open_ = symbol.program.nodes, set(), [symbol.index]
+    while open_:
+        index = open_.pop()
+        if index not in seen:
+            seen.add(index)
+            open_ += nodes[index].args
+    return [nodes[index] for index in seen]

@@ -22,7 +22,7 @@ import numpy as np
 
 from operant.lang.advice import fail
 from operant.lang.batch import batch
-from operant.lang.trace import BOOL, FLOAT, INT, Symbol, as_symbol, cast, common
+from operant.lang.trace import BOOL, FLOAT, INT, Symbol, as_symbol, cast, common, described
 from operant.lang.trace import record as _record
 from operant.lang.trace import record_float as _record_float
 
@@ -44,7 +44,7 @@ def where(condition: Any, a: Any, b: Any) -> Any:
         program = next(v.program for v in (condition, a, b) if isinstance(v, Symbol))
         chooser = as_symbol(program, condition)
         if chooser.dtype != BOOL:
-            fail(f"where() chooses by a truth value, got {chooser.dtype}; write x != 0")
+            fail(f"where() chooses by a truth value, got {described(chooser)}; write x != 0")
         first, second = common([as_symbol(program, v) for v in (a, b)], "where()")
         if chooser.node.op == "constant":
             return first if chooser.node.value else second
@@ -143,7 +143,11 @@ def _elementary(name: str, scalar: Callable[..., Any]) -> Callable[..., Any]:
 def _composed(name: str, scalar: Callable[..., Any]) -> Callable[..., Any]:
     """A word whose float32 arithmetic is written in `operant.lang.floats`."""
 
+    form = "(y, x)" if name == "atan2" else "(x)"
+
     def word(*values: Any) -> Any:
+        if len(values) != form.count(",") + 1:
+            fail(f"{name}() got {len(values)} numbers; write {name}{form}")
         if _has(Symbol, values):
             return _record_float(name, *values)
         if _has(np.ndarray, values):

@@ -64,3 +64,22 @@ class WindowCallback(Callback):
         reward, terminated, truncated = self._steps
         for window in self.windows.update(reward, terminated, truncated, info):
             self._on_window(window)
+
+
+def overrides(callback: Callback, name: str) -> bool:
+    """Whether a callback has a method of its own."""
+    return getattr(getattr(callback, name), "__func__", None) is not getattr(Callback, name)
+
+
+def only_watches(callback: Callback) -> bool:
+    """Whether the next iteration need not wait for a callback. Its promise does not hold for an
+    ``on_update`` that a subclass wrote anew."""
+    if not getattr(callback, "watches_only", False):
+        return False
+    for kind in (callback, *type(callback).__mro__):
+        own = getattr(kind, "__dict__", {})
+        if "watches_only" in own:
+            break
+        if "on_update" in own:
+            return False
+    return not any(overrides(callback, name) for name in ("on_rollout", "on_episodes"))

@@ -15,6 +15,7 @@ from numbers import Integral, Real
 from typing import Any, get_type_hints
 
 from operant.models.names import ACTIVATION_NAMES, LOG_STD_RANGE
+from operant.ppo.advice import known_as
 
 SCHEDULES = ("constant", "linear", "cosine")
 ENGINES = ("auto", "eager", "graph", "fused")
@@ -231,7 +232,7 @@ def dotted_name(key: str) -> str:
     ``env.params.NAME`` is a name too, whatever NAME is: only the environment knows.
 
     Raises:
-        ValueError: unknown; the message has the nearest one.
+        ValueError: unknown; the message has what it is called here, or the nearest one.
     """
     names = option_names()
     if key in names or (key.startswith(_PARAMS) and key != _PARAMS):
@@ -239,6 +240,9 @@ def dotted_name(key: str) -> str:
     for name in names:
         if name.partition(".")[2] == key:
             return name
+    elsewhere = known_as(key)
+    if elsewhere is not None:
+        raise ValueError(f"there is no option {key!r}; {elsewhere}")
     short = {name.partition(".")[2]: name for name in names}
     near = difflib.get_close_matches(key, [*names, *short], 1, 0.5) or difflib.get_close_matches(
         key.rpartition(".")[2], list(short), 1, 0.5

@@ -4,33 +4,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Never
 
 import numpy as np
 import torch
-from gymnasium.vector import AutoresetMode
 from torch import nn
 
 from operant.envs.env import Env
-from operant.envs.native_rules import is_native
-from operant.envs.registry import get_env, id_of
 from operant.models.distributions import Distribution, distribution_for
 from operant.ppo.adam import Adam
+from operant.ppo.advice import refuse_arguments
 from operant.ppo.agent import Agent
-from operant.ppo.callbacks import Callback
+from operant.ppo.batch import check_order, config_for, make_env
+from operant.ppo.callbacks import Callback, only_watches, overrides
 from operant.ppo.config import Config, dotted_name
-from operant.ppo.config_file import resolved
 from operant.ppo.engines.choose import choose_device, choose_engine
 from operant.ppo.guard import NonFiniteError
 from operant.ppo.job import Episodes, Iteration, Job
 from operant.ppo.policy import add_return_normalizer, configured_policy
+from operant.ppo.progress import shown
 from operant.ppo.recent import Recent
 from operant.ppo.schedule import scheduled
 from operant.ppo.threads import one_thread_an_operation
-from operant.vector.backends import host_backend
 from operant.vector.base import BaseVecEnv
-from operant.vector.cards import why_not_cuda
+from operant.vector.copies import env_key
 
 WINDOW = 100
 """Episodes that ``mean_return`` and ``mean_length`` look back on."""
@@ -86,7 +85,8 @@ class PPO:
             `operant.models.policy_for` the spaces.
         options: single values by name, with or without their section: ``learning_rate=1e-3``.
 
-    The seed also seeds PyTorch's global generator, which initialises the network.
+    The seed also seeds PyTorch's global generator, which initialises the network. `pickle` and
+    `copy` make a trainer that goes on as this one does, with a batch of its own.
 
     Raises:
         ValueError, TypeError: an unknown option, a bad value, or parts that do not fit together.
@@ -100,20 +100,13 @@ class PPO:
         policy: nn.Module | None = None,
         **options: Any,
     ) -> None:
-        name = env_name(env)  # raises for what is not an environment
-        if config is not None and config.env.id:
-            if isinstance(env, str) and env != config.env.id:
-                raise ValueError(f"env is {env!r}, but the configuration says {config.env.id!r}")
-            name = config.env.id
-        layers = [] if config is None else [_all_values(config)]
-        given = {dotted_name(key): value for key, value in options.items()}
-        if isinstance(env, BaseVecEnv):
-            given = _with_batch(given, env)
-        if policy is not None and any(key.startswith("policy.") for key in given):
+        check_order(env, config, policy)
+        if policy is not None and any(dotted_name(key).startswith("policy.") for key in options):
             raise ValueError("options of [policy] are for the built-in networks, not for policy=")
-        self.config = config = resolved(name, *layers, {"env.id": name, **given})
+        self.config = config = config_for(env, config, options)
         self.device = choose_device(config.run.device, env)
         self.env = make_env(config, env, self.device)
+        self.env.fix_parameters("PPO trains this batch, and its configuration has them")
         torch.manual_seed(config.run.seed)
         if policy is None:
             spaces = (self.env.single_observation_space, self.env.single_action_space)
@@ -155,7 +148,11 @@ class PPO:
 
     # The loop -------------------------------------------------------------------------------
     def learn(
-        self, total_steps: int | None = None, callbacks: Iterable[Callback] | Callback = ()
+        self,
+        total_steps: int | None = None,
+        callbacks: Iterable[Callback] | Callback = (),
+        progress: bool | None = None,
+        **unknown: Never,
     ) -> PPO:
         """Train until `steps` has reached `total_steps`; the trainer itself.
 
@@ -163,17 +160,21 @@ class PPO:
             total_steps: steps in all, those of earlier calls included; by default
                 ``config.run.total_steps``. Rounded up to whole rollouts.
             callbacks: called in this order; see `Callback`.
+            progress: True shows steps, speed, return and time left, on standard error: a bar, or
+                lines where that is no terminal. False shows nothing. None: in a terminal and in a
+                notebook.
 
         Raises:
             NonFiniteError: NaN or infinity was met. The policy is as it was before the iteration.
         """
+        refuse_arguments(unknown)
         total = self.config.run.total_steps if total_steps is None else int(total_steps)
         if total < 1:
             raise ValueError(f"total_steps must be at least 1, got {total}")
-        called = [callbacks] if isinstance(callbacks, Callback) else list(callbacks)
+        callbacks = [callbacks] if isinstance(callbacks, Callback) else callbacks
         self._since = time.perf_counter()
         try:
-            with one_thread_an_operation():
+            with one_thread_an_operation(), shown(self, total, callbacks, progress) as called:
                 while self.steps < total and not self._stopping:
                     self._iterate(total, called)
         finally:
@@ -215,7 +216,7 @@ class PPO:
         collected = time.perf_counter()
         for callback in callbacks:
             callback.on_rollout(self, self.engine.buffer)
-        listening = [c for c in callbacks if _overrides(c, "on_episodes")]
+        listening = [c for c in callbacks if overrides(c, "on_episodes")]
         if listening and len(episodes):  # looked at only if someone listens: it may take a wait
             for callback in listening:
                 callback.on_episodes(self, episodes)
@@ -224,7 +225,7 @@ class PPO:
         self.engine.advantages()
         estimated = time.perf_counter()
         following = None
-        if all(map(_only_watches, callbacks)) and not self._stopping:
+        if all(map(only_watches, callbacks)) and not self._stopping:
             following = self._following(total, 1)
         self.engine.expect(following)
         figures = self.engine.update(now.number, now.learning_rate, now.clip)
@@ -290,6 +291,9 @@ class PPO:
     def predict(self, obs: Any, deterministic: bool = True, action_masks: Any = None) -> np.ndarray:
         """Actions for observations, as the environment takes them; a new array.
 
+        The actions alone: a policy has no state here, so it is ``action = ppo.predict(obs)``, not
+        ``action, state = ...`` as elsewhere.
+
         Args:
             obs: one observation, or a batch ``[B, *obs_shape]``.
             deterministic: the most probable action (the mean, for Box), or a sample.
@@ -309,13 +313,16 @@ class PPO:
         """Write a checkpoint of everything into the folder `path`; the checkpoint's own path.
 
         `PPO.load` on either continues to the bit on the same machine and device.
+
+        Raises:
+            ValueError: a name for a file, such as ``"agent.zip"``, or one that means something
+                else to `load`.
         """
+        from operant.ppo.saved import folder_for
         from operant.ppo.snapshot import snapshot
         from operant.runs.checkpoint import save_checkpoint
 
-        path = Path(path)
-        folder = path.resolve() if path.is_symlink() else path
-        return save_checkpoint(folder, self.steps, *snapshot(self))
+        return save_checkpoint(folder_for(path), self.steps, *snapshot(self))
 
     @classmethod
     def load(
@@ -329,7 +336,8 @@ class PPO:
         """The trainer that a checkpoint describes.
 
         Args:
-            path: a checkpoint, a folder that `save` wrote to, or a run directory.
+            path: a checkpoint, a folder that `save` wrote to, a run directory; or a run's name, or
+                ``"latest"`` for the run that was started or resumed last.
             env: needed where the environment is not one of the built-in or registered ones.
             policy: needed where the policy was not one of `operant.models`.
             options: values to change, such as ``device="cpu"``.
@@ -338,10 +346,28 @@ class PPO:
             CheckpointError: damaged, or not a checkpoint; the message names the file.
             ValueError: it does not fit the environment or the policy.
         """
-        from operant.ppo.snapshot import locate, restored
+        from operant.ppo.saved import find_saved
+        from operant.ppo.snapshot import restored
         from operant.runs.checkpoint import load_checkpoint
 
-        return restored(cls, load_checkpoint(locate(Path(path))), env, policy, options)
+        return restored(cls, load_checkpoint(find_saved(path)), env, policy, options)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from operant.ppo.saved import description, made_again
+
+        return made_again, description(self, env_key(self.env.rules.env))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> PPO:
+        from operant.ppo.saved import description, made_again
+
+        return made_again(*deepcopy(description(self, self.env.rules.env), memo))
+
+    def __copy__(self) -> PPO:
+        return deepcopy(self)  # two trainers of one policy would undo each other's work
+
+    def __repr__(self) -> str:
+        reached = f", mean return {self.mean_return:.1f}" if self.recent else ""
+        return f"<PPO of {self.config.env.id!r}, {self.steps:,} steps{reached}>"
 
     def _check_policy(self) -> None:
         """Raise ValueError unless the policy follows the protocol."""
@@ -367,107 +393,3 @@ class PPO:
                 f"the environment's action mask has {size} entries, the policy's head "
                 f"{self.distribution.head_size}"
             )
-
-
-def _overrides(callback: Callback, name: str) -> bool:
-    """Whether a callback has a method of its own."""
-    return getattr(getattr(callback, name), "__func__", None) is not getattr(Callback, name)
-
-
-def _only_watches(callback: Callback) -> bool:
-    """Whether the next iteration need not wait for a callback. Its promise does not hold for an
-    ``on_update`` that a subclass wrote anew."""
-    if not getattr(callback, "watches_only", False):
-        return False
-    for kind in (callback, *type(callback).__mro__):
-        own = getattr(kind, "__dict__", {})
-        if "watches_only" in own:
-            break
-        if "on_update" in own:
-            return False
-    return not any(_overrides(callback, name) for name in ("on_rollout", "on_episodes"))
-
-
-def env_name(env: str | type[Env] | BaseVecEnv) -> str:
-    """What a configuration calls an environment: the id as given, or the class's own name."""
-    if isinstance(env, str):
-        return env
-    if isinstance(env, BaseVecEnv):
-        env = env.rules.env
-    if not (isinstance(env, type) and issubclass(env, Env)):
-        raise TypeError(
-            f"env must be an id, an environment class or an operant.VecEnv, got {env!r}"
-        )
-    return id_of(env) or env.__qualname__
-
-
-def make_env(config: Config, env: str | type[Env] | BaseVecEnv, device: torch.device) -> BaseVecEnv:
-    """The batch that `config` describes, where the policy is if nothing else is said; a batch given
-    is checked and used.
-
-    Raises:
-        ValueError: a batch in another mode, or with other sizes than `config` says.
-    """
-    wanted = config.env
-    if isinstance(env, BaseVecEnv):
-        if env.autoreset_mode != AutoresetMode.SAME_STEP:
-            raise ValueError(
-                f"PPO needs autoreset_mode='SameStep', this batch has {env.autoreset_mode.value!r}"
-            )
-        return env
-    from operant.vector.make import make
-
-    return make(
-        env,
-        wanted.num_envs,
-        backend=backend_for(wanted.backend, device, env),
-        workers=wanted.workers,
-        autoreset_mode=AutoresetMode.SAME_STEP,
-        copy=False,
-        max_episode_steps=wanted.max_episode_steps or None,
-        **wanted.params,
-    )
-
-
-def backend_for(name: str, device: torch.device, env: str | type[Env]) -> str:
-    """The backend that a configuration means for `env`: ``"auto"`` is on `device` where it can."""
-    if name == "auto" and is_native(get_env(env) if isinstance(env, str) else env):
-        return "native"
-    if name == "cuda":
-        return f"cuda:{device.index or 0}"
-    if name != "auto":
-        return name
-    if device.type == "cuda" and why_not_cuda() is None:
-        return f"cuda:{device.index or 0}"
-    return host_backend()
-
-
-def _with_batch(given: dict[str, Any], env: BaseVecEnv) -> dict[str, Any]:
-    """Options with the ``env`` section of a batch that exists already.
-
-    Raises:
-        ValueError: an option says otherwise.
-    """
-    own = env.rules.env.max_episode_steps
-    params = env.rules.params._asdict() if env.rules.params else {}
-    described = {
-        "env.num_envs": env.num_envs,
-        "env.backend": env.backend,
-        "env.workers": env.workers,
-        "env.max_episode_steps": 0 if env.max_episode_steps == own else env.max_episode_steps or 0,
-        "env.params": params,
-    }
-    for name, value in given.items():
-        if name.startswith("env.") and described.get(name, value) != value:
-            raise ValueError(
-                f"{name} is {value!r}, but the batch was made with {described[name]!r}"
-            )
-    return {**given, **described}
-
-
-def _all_values(config: Config) -> dict[str, Any]:
-    return {
-        f"{section}.{key}": value
-        for section, table in config.to_dict().items()
-        for key, value in table.items()
-    }

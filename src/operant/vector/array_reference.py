@@ -12,6 +12,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from operant.envs.array_rules import ArrayRules, arguments
+from operant.envs.rules import Rules
 from operant.lang.arrays import Cells
 from operant.lang.integers import Int64, to_float32
 from operant.lang.plain import PlainFunctions, known_number
@@ -28,11 +29,15 @@ class ArrayReferenceBackend(ReferenceBackend):
     ) -> None:
         super().__init__(rules, buffers, max_steps, mode)
         plain = PlainFunctions()
-        self._params = type(self._params)(*map(known_number, self._params))
         self._functions = {
             name: (plain.bind(function), arguments(function))
             for name, function in rules.functions.items()
         }
+
+    def use(self, rules: Rules) -> None:
+        """See `ReferenceBackend`."""
+        super().use(rules)
+        self._params = type(self._params)(*map(known_number, self._params))
 
     def _float(self, value: float) -> np.float32:
         return np.float32(value)

@@ -28,6 +28,9 @@ class Backend(Protocol):
     def state_changed(self) -> None:
         """Note that someone else wrote to the buffers."""
 
+    def use(self, rules: Rules) -> None:
+        """Go on with other values of the float parameters."""
+
     def step(self, actions: np.ndarray, now_us: int) -> int:
         """One step of every environment; how many finished, or -1 (nobody stepped) if an action
         is out of range or not finite. `actions`: contiguous, int32, int64 or float32."""

@@ -7,8 +7,9 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from functools import cached_property, wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from gymnasium import spaces
@@ -17,6 +18,9 @@ from gymnasium.vector.utils import batch_space
 
 from operant.envs.env import Env
 from operant.envs.rules import Rules, call
+from operant.vector.copies import description, env_key, made_again
+from operant.vector.foreign import not_an_env
+from operant.vector.parameters import is_parameter, with_parameter
 from operant.vector.seeding import checked_seed
 
 NO_LIMIT = 2**31 - 1
@@ -41,7 +45,14 @@ def one_at_a_time(
 
 
 class BaseVecEnv(VectorEnv[Any, Any, Any]):
-    """A batch of `num_envs` environments that step together; see `VecEnv` and `CudaVecEnv`."""
+    """A batch of `num_envs` environments that step together; see `VecEnv` and `CudaVecEnv`.
+
+    The environment's parameters are attributes, as those of Gymnasium's environments are:
+    ``env.gravity``. To set one holds from the next step on, for all environments. Those that are
+    whole numbers, flags or words are constants of the compiled code and cannot be set.
+
+    `pickle` and `copy` make a batch like this one with the same state, random streams included.
+    """
 
     metadata: dict[str, Any] = {
         "render_modes": ["rgb_array"],
@@ -53,6 +64,12 @@ class BaseVecEnv(VectorEnv[Any, Any, Any]):
     """Why there."""
     workers: int
     """Threads that share a step."""
+    copy: bool
+    """Whether results are the caller's to keep."""
+    _OPTIONS: tuple[str, ...]
+    """Arguments of ``__init__`` that only this class has; they are attributes."""
+    _built: frozenset[str]
+    """Names of the attributes that ``__init__`` makes."""
 
     def __init__(
         self,
@@ -66,14 +83,17 @@ class BaseVecEnv(VectorEnv[Any, Any, Any]):
     ) -> None:
         self.closed = True  # until everything has worked
         if not (isinstance(env, type) and issubclass(env, Env)):
-            raise TypeError(f"env must be a subclass of operant.Env, got {env!r}")
+            raise TypeError(not_an_env(env))
         self.num_envs = checked_count("num_envs", num_envs, _MAX_ENVS)
         self.autoreset_mode = _checked_mode(autoreset_mode)
         limit = env.max_episode_steps if max_episode_steps is None else max_episode_steps
         if limit is not None:
             limit = checked_count("max_episode_steps", limit, NO_LIMIT)
         if render_mode not in (None, "rgb_array"):
-            raise ValueError(f"render_mode must be 'rgb_array' or None, got {render_mode!r}")
+            raise ValueError(
+                f"render_mode must be 'rgb_array' or None, got {render_mode!r}; to watch: "
+                "`operant record RUN` films a policy, `operant play ENV` lets you play"
+            )
         self._first_seed = None if seed is None else checked_seed(seed)
         self.rules = Rules.of(env, params)
         self.max_episode_steps = limit
@@ -88,6 +108,7 @@ class BaseVecEnv(VectorEnv[Any, Any, Any]):
         self._was_reset = False
         self._reports_episodes = True
         self._using = threading.Lock()
+        self._fixed = ""
 
     @cached_property
     def observation_space(self) -> spaces.Space[Any]:  # type: ignore[override]
@@ -146,6 +167,92 @@ class BaseVecEnv(VectorEnv[Any, Any, Any]):
     @abstractmethod
     def _fields(self, index: int) -> list[Any]:
         """The state of one environment, as Python numbers."""
+
+    @abstractmethod
+    def _use(self, rules: Rules) -> None:
+        """Work with other values of the float parameters from now on."""
+
+    # Parameters as attributes, and Gymnasium's functions for them ---------------------------
+    if not TYPE_CHECKING:  # else every attribute would be known to it
+
+        def __getattr__(self, name: str) -> Any:
+            if is_parameter(self, name):
+                return getattr(self.rules.params, name)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if is_parameter(self, name):
+                rules = with_parameter(self.rules, name, value, self._fixed)
+                with self.in_use():
+                    self._use(rules)
+                self.rules = rules
+            else:
+                super().__setattr__(name, value)
+
+    def fix_parameters(self, reason: str) -> None:
+        """Refuse to have a parameter set from now on, because of `reason`."""
+        self._fixed = reason
+
+    def get_attr(self, name: str) -> tuple[Any, ...]:
+        """A parameter, or another attribute that all environments share, once for each of them.
+
+        Raises:
+            AttributeError: there is none of that name.
+        """
+        single = f"single_{name}" if name in ("observation_space", "action_space") else name
+        return (getattr(self, single),) * self.num_envs
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Set a parameter, from the next step on.
+
+        Args:
+            name: of the parameter.
+            values: one for all, or the same for each environment.
+
+        Raises:
+            AttributeError: there is no such parameter.
+            ValueError, TypeError: it cannot be set, or not to this value.
+        """
+        given = list(values) if isinstance(values, list | tuple | np.ndarray) else [values]
+        if isinstance(values, list | tuple | np.ndarray) and len(given) != self.num_envs:
+            raise ValueError(f"values must be one or {self.num_envs}, got {len(given)}")
+        if not is_parameter(self, name):
+            known = ", ".join(self.rules.params._fields) or "none"
+            raise AttributeError(
+                f"{self.rules.env.__qualname__} has no parameter {name!r} (it has: {known})"
+            )
+        for other in given[1:]:
+            if other != given[0]:
+                raise ValueError(
+                    f"all environments of a batch have the same {name}, got {given[0]!r} and "
+                    f"{other!r}; make a batch for each value"
+                )
+        setattr(self, name, given[0])
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """``render`` of each environment, or what `get_attr` has.
+
+        Raises:
+            AttributeError: there is none of that name, or it is a function of the whole batch.
+        """
+        if name == "render":
+            return self.render() or (None,) * self.num_envs
+        values = self.get_attr(name)
+        if callable(values[0]):
+            raise AttributeError(
+                f"the environments of a batch have no {name}() of their own; "
+                f"call env.{name}() for all of them"
+            )
+        return values
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return made_again, description(self, env_key(self.rules.env))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> BaseVecEnv:
+        return made_again(*deepcopy(description(self, self.rules.env), memo))
+
+    def __copy__(self) -> BaseVecEnv:
+        return deepcopy(self)  # a batch shares nothing, random generators of spaces neither
 
     def render(self) -> tuple[np.ndarray, ...] | None:
         """A picture of each, uint8 ``[height, width, 3]``; None without a render mode."""

@@ -112,6 +112,8 @@ class CudaVecEnv(BaseVecEnv):
         MemoryError: they do not fit; the message says how many would.
     """
 
+    _OPTIONS = ("device",)
+
     def __init__(
         self,
         env: type[Env],
@@ -148,6 +150,7 @@ class CudaVecEnv(BaseVecEnv):
         self._action_shape = (num_envs, *self.rules.action.shape)
         self._prepare()
         self.closed = False
+        self._built = frozenset(vars(self))
 
     @abstractmethod
     def _bytes_per_env(self) -> int:
@@ -333,6 +336,9 @@ class CudaVecEnv(BaseVecEnv):
     def _fields(self, index: int) -> list[Any]:
         values = [self._rows[f"state_{name}"][index] for name in self.rules.memory]
         return [value.cpu().numpy() if value.ndim else value.item() for value in values]
+
+    def _use(self, rules: Rules) -> None:
+        self._params[:-1].copy_(torch.from_numpy(rules.param_values()))
 
     def _hand_out(self, tensor: Tensor) -> Tensor:
         return tensor.clone() if self.copy else tensor

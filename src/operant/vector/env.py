@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from operant.envs.env import Env
+from operant.envs.rules import Rules
 from operant.vector.actions import as_actions, bad_action_message, fast_dtypes
 from operant.vector.backends import Backend, Choice, backend_of, choose_backend
 from operant.vector.base import (
@@ -102,6 +103,7 @@ class VecEnv(BaseVecEnv):
             runs on ``reference`` instead, with a `FallbackWarning`.
     """
 
+    _OPTIONS = ("backend", "workers")
     env_class: ClassVar[type[Env]]
     """The environment of a subclass such as ``CartPoleVecEnv``."""
 
@@ -146,6 +148,7 @@ class VecEnv(BaseVecEnv):
         self._action_dtypes = fast_dtypes(self.rules.action)
         self._awaits_reset = False  # DISABLED mode: some environment finished and was not reset
         self.closed = False
+        self._built = frozenset(vars(self))
 
     # Gymnasium's API ------------------------------------------------------------------------
     @one_at_a_time
@@ -256,7 +259,8 @@ class VecEnv(BaseVecEnv):
             finished = self._backend.step(row, time.perf_counter_ns() // 1000)
             if finished < 0:
                 raise ValueError(bad_action_message(row, self.rules.action))
-            self._awaits_reset = finished > 0 and self.autoreset_mode == AutoresetMode.DISABLED
+            if finished > 0 and self.autoreset_mode == AutoresetMode.DISABLED:
+                self._awaits_reset = True
             for array, result in zip(out, (*self._results, *self._report.values()), strict=False):
                 array[k] = result
             out.final_obs[k] = self._final_obs
@@ -342,6 +346,9 @@ class VecEnv(BaseVecEnv):
             self.backend_reason = warn_of_fallback(self.rules.env, chosen.name, "reference", error)
             return choose_backend("reference").create(*given, 1)
 
+    def _use(self, rules: Rules) -> None:
+        self._backend.use(rules)
+
     def _hand_out(self, array: np.ndarray) -> np.ndarray:
         return array.copy() if self.copy else array
 
@@ -351,7 +358,8 @@ class VecEnv(BaseVecEnv):
             array[mask] = 0
 
     def _episode_info(self) -> dict[str, Any]:
-        self._awaits_reset = self.autoreset_mode == AutoresetMode.DISABLED
+        if self.autoreset_mode == AutoresetMode.DISABLED:
+            self._awaits_reset = True
         done = self._hand_out(self._done)
         info: dict[str, Any] = {}
         if self._reports_episodes:

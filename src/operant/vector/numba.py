@@ -101,6 +101,11 @@ class NumbaBackend:
         """Note that someone else wrote to the buffers."""
         self._rescan = True
 
+    def use(self, rules: Rules) -> None:
+        """Go on with other values of the float parameters."""
+        self._rules = rules
+        self.arrays["params"][:] = rules.param_values()
+
     def step(self, actions: np.ndarray, now_us: int) -> int:
         """One step with `actions`, contiguous int32, int64 or float32; how many finished.
 

@@ -22,10 +22,14 @@ class ReferenceBackend:
     """Steps a batch with NumPy. Each method updates `buffers` in place."""
 
     def __init__(self, rules: Rules, buffers: Buffers, max_steps: int, mode: AutoresetMode) -> None:
-        self._rules = rules
         self._buffers = buffers
         self._max_steps = max_steps
         self._mode = mode
+        self.use(rules)
+
+    def use(self, rules: Rules) -> None:
+        """Go on with other values of the float parameters."""
+        self._rules = rules
         self._params = rules.params._replace(
             **{name: self._float(getattr(rules.params, name)) for name in rules.float_params}
         )

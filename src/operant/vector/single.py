@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
@@ -10,17 +10,20 @@ from gymnasium.vector import AutoresetMode
 
 from operant.envs.env import Env
 from operant.vector.env import VecEnv
+from operant.vector.parameters import is_parameter
 
 
 class SingleEnv(gymnasium.Env[Any, Any]):
     """A batch of one that hides the batch. The time limit is Gymnasium's ``TimeLimit`` wrapper.
 
-    For tools that know nothing else; for speed use a batch.
+    For tools that know nothing else; for speed use a batch. Parameters are attributes, see
+    `BaseVecEnv`.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 30}
 
     def __init__(self, env: type[Env], render_mode: str | None = None, **options: Any) -> None:
+        self.env_class = env
         self._batch = VecEnv(
             env,
             1,
@@ -33,6 +36,20 @@ class SingleEnv(gymnasium.Env[Any, Any]):
         self.action_space = self._batch.single_action_space
         self.render_mode = render_mode
         self.metadata = {**self.metadata, "render_fps": env.render_fps}
+
+    if not TYPE_CHECKING:  # else every attribute would be known to it
+
+        def __getattr__(self, name: str) -> Any:
+            if "_batch" in vars(self) and is_parameter(self._batch, name):
+                return getattr(self._batch, name)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            batch = vars(self).get("_batch")
+            if batch is not None and is_parameter(batch, name) and not hasattr(type(self), name):
+                setattr(batch, name, value)
+            else:
+                super().__setattr__(name, value)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

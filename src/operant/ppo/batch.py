@@ -1,0 +1,144 @@
+"""What a trainer is made of, from what `PPO` is given: its configuration, its batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from gymnasium.vector import AutoresetMode
+from torch import nn
+
+from operant.envs.env import Env
+from operant.envs.native_rules import is_native
+from operant.envs.registry import get_env, id_of
+from operant.ppo.config import Config, dotted_name
+from operant.ppo.config_file import resolved
+from operant.vector.backends import host_backend
+from operant.vector.base import BaseVecEnv
+from operant.vector.cards import why_not_cuda
+from operant.vector.foreign import not_an_env
+
+
+def check_order(env: Any, config: Any, policy: Any) -> None:
+    """Raise TypeError if the arguments of `PPO` are in the order or of the kinds that others take.
+
+    That is ``PPO("MlpPolicy", env)``.
+    """
+    network = "the network is policy=..., or for the built-in one hidden=... and activation=..."
+    for value in (env, config, policy):
+        if isinstance(value, str) and value.endswith("Policy"):
+            raise TypeError(f"the environment comes first: PPO(env); {network}; got {value!r}")
+    if config is not None and not isinstance(config, Config):
+        raise TypeError(
+            f"config must be an operant.Config, got {config!r}; single options go by their names: "
+            "PPO(env, learning_rate=1e-3)"
+        )
+    if policy is not None and not isinstance(policy, nn.Module):
+        raise TypeError(f"policy must be a torch.nn.Module, got {policy!r}; {network}")
+
+
+def env_name(env: str | type[Env] | BaseVecEnv) -> str:
+    """What a configuration calls an environment: the id as given, or the class's own name.
+
+    Raises:
+        TypeError: it is none; the message says what to pass instead.
+    """
+    if isinstance(env, str):
+        return env
+    if isinstance(env, BaseVecEnv):
+        env = env.rules.env
+    if not (isinstance(env, type) and issubclass(env, Env)):
+        raise TypeError(not_an_env(env))
+    return id_of(env) or env.__qualname__
+
+
+def config_for(
+    env: str | type[Env] | BaseVecEnv, config: Config | None, options: dict[str, Any]
+) -> Config:
+    """The whole configuration, from what `PPO` is given.
+
+    Raises:
+        ValueError, TypeError: an unknown option, a bad value, or two that contradict each other.
+    """
+    name = env_name(env)  # raises for what is not an environment
+    if config is not None and config.env.id:
+        if isinstance(env, str) and env != config.env.id:
+            raise ValueError(f"env is {env!r}, but the configuration says {config.env.id!r}")
+        name = config.env.id
+    layers = [] if config is None else [_all_values(config)]
+    given = {dotted_name(key): value for key, value in options.items()}
+    if isinstance(env, BaseVecEnv):
+        given = _with_batch(given, env)
+    return resolved(name, *layers, {"env.id": name, **given})
+
+
+def make_env(config: Config, env: str | type[Env] | BaseVecEnv, device: torch.device) -> BaseVecEnv:
+    """The batch that `config` describes, where the policy is if nothing else is said; a batch given
+    is checked and used.
+
+    Raises:
+        ValueError: a batch in another mode, or with other sizes than `config` says.
+    """
+    wanted = config.env
+    if isinstance(env, BaseVecEnv):
+        if env.autoreset_mode != AutoresetMode.SAME_STEP:
+            raise ValueError(
+                f"PPO needs autoreset_mode='SameStep', this batch has {env.autoreset_mode.value!r}"
+            )
+        return env
+    from operant.vector.make import make
+
+    return make(
+        env,
+        wanted.num_envs,
+        backend=backend_for(wanted.backend, device, env),
+        workers=wanted.workers,
+        autoreset_mode=AutoresetMode.SAME_STEP,
+        copy=False,
+        max_episode_steps=wanted.max_episode_steps or None,
+        **wanted.params,
+    )
+
+
+def backend_for(name: str, device: torch.device, env: str | type[Env]) -> str:
+    """The backend that a configuration means for `env`: ``"auto"`` is on `device` where it can."""
+    if name == "auto" and is_native(get_env(env) if isinstance(env, str) else env):
+        return "native"
+    if name == "cuda":
+        return f"cuda:{device.index or 0}"
+    if name != "auto":
+        return name
+    if device.type == "cuda" and why_not_cuda() is None:
+        return f"cuda:{device.index or 0}"
+    return host_backend()
+
+
+def _with_batch(given: dict[str, Any], env: BaseVecEnv) -> dict[str, Any]:
+    """Options with the ``env`` section of a batch that exists already.
+
+    Raises:
+        ValueError: an option says otherwise.
+    """
+    own = env.rules.env.max_episode_steps
+    params = env.rules.params._asdict() if env.rules.params else {}
+    described = {
+        "env.num_envs": env.num_envs,
+        "env.backend": env.backend,
+        "env.workers": env.workers,
+        "env.max_episode_steps": 0 if env.max_episode_steps == own else env.max_episode_steps or 0,
+        "env.params": params,
+    }
+    for name, value in given.items():
+        if name.startswith("env.") and described.get(name, value) != value:
+            raise ValueError(
+                f"{name} is {value!r}, but the batch was made with {described[name]!r}"
+            )
+    return {**given, **described}
+
+
+def _all_values(config: Config) -> dict[str, Any]:
+    return {
+        f"{section}.{key}": value
+        for section, table in config.to_dict().items()
+        for key, value in table.items()
+    }

@@ -1,0 +1,36 @@
+"""What `import operant` offers: the public names and only those."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+import operant
+from operant.ppo.callbacks import Callback
+from operant.ppo.trainer import PPO
+
+
+def test_the_names_people_look_for_are_at_the_top() -> None:
+    assert operant.PPO is PPO
+    assert operant.models.PPO is PPO
+    assert operant.Callback is Callback
+    assert isinstance(PPO("CartPole-v1", backend="reference").config, operant.Config)
+
+
+@pytest.mark.parametrize("name", ["operant", "operant.models", "operant.envs"])
+def test_dir_shows_the_public_names_and_only_those(name: str) -> None:
+    module = importlib.import_module(name)
+    assert dir(module) == sorted(module.__all__)
+    for public in dir(module):
+        assert getattr(module, public) is not None
+    with pytest.raises(AttributeError, match="has no attribute 'ppoo'"):
+        _ = module.ppoo
+
+
+def test_a_module_of_ours_needs_no_import_of_its_own() -> None:
+    code = "import operant; print(operant.models.PPO.__name__, operant.utils.Logger.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "PPO Logger\n"
