@@ -355,64 +355,6 @@ CALLS = {
     ),
     "y = max(1, 2, key=square)  #!": "max() is given its arguments in order, without key=",
 }
-RETURNS = {
-    "return 1.0  #!": (
-        "step() must return two values, reward and terminated (0.0, False); got a float"
-    ),
-    "return 1.0, False, 2  #!": (
-        "step() must return two values, reward and terminated (0.0, False); got 3 values (the"
-        " state is changed in place; the time limit is max_episode_steps)"
-    ),
-    "return 1.0, 0  #!": (
-        "terminated, the second value returned, must be a bool, got an int; write False"
-    ),
-    "return action > 0, False  #!": (
-        "the reward, the first value returned, must be a float, got a bool; write "
-        "to_float(action > 0)"
-    ),
-    "return pair(1)  #!": (
-        "step() must return two values, reward and terminated (0.0, False); got a tuple of 2"
-    ),
-    "if action > 0:\n    return 1.0, False\nreturn  #!": (
-        "step() must return two values, reward and terminated (0.0, False); got nothing"
-    ),
-    "return 1.0, False, False  #!": (
-        "step() must return two values, reward and terminated (0.0, False); got 3 values (the"
-        " state is changed in place; the time limit is max_episode_steps)"
-    ),
-    "return state, 1.0, False, False, {}  #!": (
-        "step() must return two values, reward and terminated (0.0, False); got 5 values (the"
-        " state is changed in place; the time limit is max_episode_steps)"
-    ),
-    "return  #!": "step() must return two values, reward and terminated (0.0, False); got nothing",
-    "return [1.0, False]  #!": (
-        "step() must return two values, reward and terminated (0.0, False); got [1.0, False]"
-    ),
-    "return None  #!": (
-        "step() must return two values, reward and terminated (0.0, False); got None"
-    ),
-    "return state.x, False  #!": (
-        "the reward, the first value returned, must be a number, got an array of 3; write one"
-        " element, state.x[k], or a loop"
-    ),
-    "return True, False  #!": (
-        "the reward, the first value returned, must be a float, got a bool; write 1.0"
-    ),
-    "return 1.0, 1  #!": (
-        "terminated, the second value returned, must be a bool, got an int; write True"
-    ),
-    "return None, False  #!": (
-        "step() must return two values, reward and terminated (0.0, False); got (None, False)"
-    ),
-    "return 'a', False  #!": (
-        "the reward, the first value returned, must be a number, got text; there is no text "
-        "in compiled code; write numbers (LEFT, RIGHT = 0, 1)"
-    ),
-    "return {}  #!": "step() must return two values, reward and terminated (0.0, False); got {}",
-    "return state  #!": (
-        "step() must return two values, reward and terminated (0.0, False); got the state"
-    ),
-}
 TABLE = STATEMENTS | CALLS
 
 
