@@ -58,3 +58,21 @@ class Snake(operant.Env):
             obs[k] = -to_float(state.body[k]) / CELLS
         obs[state.food[0]] = 1.0
         obs[CELLS], obs[CELLS + 1] = to_float(state.head[0]) / SIZE, to_float(state.head[1]) / SIZE
+
+    render_size = (400, 400)
+    render_fps = 10
+
+    def render(state, canvas):
+        canvas.fill("ink")
+        canvas.view(-0.2, SIZE + 0.2, -0.2, SIZE + 0.2)
+        for cell in range(CELLS):
+            x, y = cell % SIZE, SIZE - 1 - cell // SIZE  # row 0 is at the top
+            is_head = state.body[cell] == state.length[0]
+            color = "lime" if is_head else "green" if state.body[cell] > 0 else "#364258"
+            canvas.rectangle(x + 0.14, y + 0.14, 0.72, 0.72, color, margin=0.08)
+            if is_head:
+                canvas.circle(x + 0.3, y + 0.6, 0.08, "ink")
+                canvas.circle(x + 0.7, y + 0.6, 0.08, "ink")
+            if cell == state.food[0]:
+                canvas.circle(x + 0.5, y + 0.45, 0.3, "red")
+                canvas.line(x + 0.5, y + 0.7, x + 0.6, y + 0.85, "lime", 0.08)

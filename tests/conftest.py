@@ -28,6 +28,11 @@ from numba.core.dispatcher import Dispatcher
 from operant.vector import reference
 
 os.environ.setdefault("OPERANT_HOME", str(Path(tempfile.gettempdir()) / "operant-tests"))
+# In a hook GIT_DIR names the repository that is being worked on: tests that make one of their own
+# would commit to that. And the user's settings may sign commits, or run hooks.
+for name in [name for name in os.environ if name.startswith("GIT_")]:
+    del os.environ[name]
+os.environ |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 
 
 def unseen(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
 import operant
 from operant import paths
+from operant.envs.canvas import Canvas
+from operant.envs.colors import COLORS
 
 ROOT = Path(__file__).parents[1]
-EXAMPLE = (ROOT / "examples" / "lander.py").read_text()
+
+
+def rules(name: str) -> str:
+    """An example up to its picture, which pages leave out."""
+    text = (ROOT / "examples" / name).read_text()
+    shown, *rest = re.split(r"\n    (?:render_size|def render)\b", text)
+    assert rest
+    return shown
+
+
+EXAMPLE = rules("lander.py")
 
 
 def test_the_example_is_thirty_lines_at_most() -> None:
@@ -42,12 +56,28 @@ def test_the_example_runs_and_registers(backend: str, monkeypatch) -> None:
     assert landed >= 200  # slower near the ground: a soft landing
 
 
-SNAKE = (ROOT / "examples" / "snake.py").read_text()
+SNAKE = rules("snake.py")
 
 
 def test_the_grid_game_is_sixty_lines_and_shown_as_it_is() -> None:
     assert len(SNAKE.splitlines()) <= 60
     assert SNAKE in (ROOT / "docs" / "arrays.md").read_text()
+
+
+def test_the_page_on_pictures_shows_the_one_of_the_grid_game() -> None:
+    text = (ROOT / "examples" / "snake.py").read_text().partition("    def render(")
+    assert dedent("".join(text[1:])) in dedent((ROOT / "docs" / "environments.md").read_text())
+
+
+def test_the_page_on_pictures_names_every_colour_and_method() -> None:
+    page = (ROOT / "docs" / "environments.md").read_text().partition("### Pictures")[2]
+    for name in COLORS:
+        assert f"`{name}`" in page
+    for name, method in vars(Canvas).items():
+        if callable(method) and not name.startswith("_") and name != "to_array":
+            given = list(inspect.signature(method).parameters.values())[1:]
+            said = [f"{one.name}=0" if one.default == 0.0 else one.name for one in given]
+            assert f"`canvas.{name}({', '.join(said)})`" in page
 
 
 def test_the_page_on_arrays_runs(monkeypatch) -> None:

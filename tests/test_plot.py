@@ -389,6 +389,31 @@ assert settings() == before
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+def test_settings_in_the_working_directory_run_no_latex(tmp_path: Path) -> None:
+    (tmp_path / "matplotlibrc").write_text("text.usetex: True\n")
+    (tmp_path / "latex").write_text(f"#!/bin/sh\ntouch {tmp_path / 'RAN'}\nexit 1\n")
+    (tmp_path / "latex").chmod(0o755)
+    program = """
+import matplotlib, numpy as np
+from pathlib import Path
+from operant.plot import Curve, plot_runs
+assert matplotlib.rcParams["text.usetex"]
+x = np.arange(1.0, 4.0)
+for name in ("a.png", "a.svg", "a.pdf"):
+    plot_runs([Curve("a", x, x, x, 2.0)], Path(name))
+assert matplotlib.rcParams["text.usetex"]
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "RAN").exists()
+
+
 def test_matplotlib_has_nothing_to_say(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

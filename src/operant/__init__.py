@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib import import_module
 from itertools import pairwise
@@ -14,7 +15,10 @@ __version__ = "0.1.0"
 
 if (
     sys.argv[:1] == ["-m"]  # Python looks for the module to run
-    and any(a[-1:] == "m" and b.partition(".")[0] == __name__ for a, b in pairwise(sys.orig_argv))
+    and any(
+        re.fullmatch(r"-[a-zA-Z]*m ?operant(\..*)?", words)  # -m operant, -Bm operant, -moperant
+        for words in (*sys.orig_argv, *map(" ".join, pairwise(sys.orig_argv)))
+    )
     and not sys.flags.safe_path
 ):
     del sys.path[0]  # of `python -m operant`: the folder one stands in, which may be anyone's

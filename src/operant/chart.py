@@ -7,7 +7,7 @@ import logging
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,16 +76,29 @@ def save_figure(figure: Figure, path: Path) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No word on the font cache that the first import builds, nor on characters without a glyph."""
+    """No word on the font cache that the first import builds, nor on characters without a glyph.
+
+    And no LaTeX, which matplotlib would run with whatever text a ``matplotlibrc`` in the working
+    directory gives it.
+    """
     logger = logging.getLogger("matplotlib")
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
-            yield
+            with _plain_text():
+                yield
     finally:
         logger.setLevel(level)
+
+
+def _plain_text() -> AbstractContextManager[Any]:
+    try:
+        from matplotlib import rc_context
+    except ImportError:  # whoever draws says so
+        return nullcontext()
+    return rc_context({"text.usetex": False})
 
 
 def line_style(index: int) -> dict[str, Any]:

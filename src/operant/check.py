@@ -51,7 +51,8 @@ class Finding:
 def check_env(env: type[Env]) -> Iterator[Finding]:
     """Run every check on `env`; yields each finding as soon as it is known.
 
-    Where it does not compile, that is the last one.
+    Where it does not compile, or a function raises, that is the last one: the others would only
+    meet it again.
     """
     checks: list[tuple[str, Callable[[type[Env]], str]]] = [
         ("actions", _check_actions),
@@ -70,7 +71,10 @@ def check_env(env: type[Env]) -> Iterator[Finding]:
         yield compiles
         if not compiles.passed:
             return
-        checks.insert(0, ("errors", check_errors))
+        errors = _found("errors", check_errors, env)
+        yield errors
+        if not errors.passed:
+            return
     for name, check in checks:
         yield _found(name, check, env)
     try:

@@ -18,7 +18,7 @@ from operant.check_plays import (
 from operant.envs.array_rules import ArrayRules
 from operant.envs.env import Env
 from operant.envs.rules import Rules, traced
-from operant.vector.author_mistake import env_mistake
+from operant.vector.author_mistake import EndlessLoopError, env_mistake
 from operant.vector.backends import available_backends
 from operant.vector.compile_error import CompileError, compiling
 from operant.vector.env import VecEnv
@@ -119,5 +119,6 @@ def _tried(play: Callable[[], object], when: str) -> None:
         said = env_mistake(error)
         if said is None:
             raise
-        after = "raises it too" if isinstance(error, IndexError) else "goes on with another number"
-        raise CheckFailed(f"{said} {when} on reference; compiled code {after}") from error
+        same = isinstance(error, IndexError | EndlessLoopError)
+        after = "raises it too" if same else "goes on with another number"
+        raise CheckFailed(f"{said} ({when} on reference; compiled code {after})") from error

@@ -35,11 +35,14 @@ def marked_line(module: ModuleType, name: str) -> int:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("Outside", "step() raised IndexError: index 4 is out of bounds for axis 0 with size 4"),
-        ("Negative", "step() raised IndexError: index -1 counts from the end of an array of (4,)"),
+        ("Outside", "step() raised IndexError: index 4 of state.n is outside 0..3"),
+        ("Negative", "step() raised IndexError: index -1 of state.n is outside 0..3"),
         ("ByZero", "step() raised ZeroDivisionError: "),
         ("NoChoice", "step() raised ValueError: integers() chooses among 1 to 2**24 numbers"),
-        ("TooLarge", "step() raised OverflowError: Python integer 260 out of bounds for uint8"),
+        (
+            "TooLarge",
+            "step() raised OverflowError: 260 does not fit into state.small, which is uint8: 0",
+        ),
         ("ShiftedBack", "step() raised ValueError: a shift is by 0 to 63 bits, got -1"),
         ("NotANumber", "step() raised ValueError: cannot convert float NaN to integer"),
         ("HelperRaises", "share() raised ZeroDivisionError: "),
@@ -57,14 +60,36 @@ def test_what_a_function_raises_is_a_finding(
     assert message.startswith(f"{raising.__file__}:{marked_line(raising, name)}: {said}")
     assert " on reference; compiled code " in message
     if "IndexError" not in said:
-        assert message.endswith("goes on with another number")
+        assert message.endswith("goes on with another number)")
 
 
-def test_no_finding_is_a_traceback(raising: ModuleType) -> None:
+def test_what_a_function_raises_is_said_once(raising: ModuleType) -> None:
+    *others, last = check_env(raising.TooLarge)
+    assert [finding.name for finding in others] == ["compiles"]
+    assert (last.name, last.passed) == ("errors", False)
+    place = f"{raising.__file__}:{marked_line(raising, 'TooLarge')}"
+    assert last.detail == (
+        f"{place}: step() raised OverflowError: 260 does not fit into state.small, which is uint8: "
+        "0 to 255; declare it int32, or write clip(x, 0, 255) (at step 13 on reference; compiled "
+        "code goes on with another number)"
+    )
+
+
+def test_a_loop_that_does_not_end_is_said_once(raising: ModuleType) -> None:
+    (finding,) = check_env(raising.Endless)
+    assert (finding.name, finding.passed) == ("compiles", False)
+    place = f"{raising.__file__}:{marked_line(raising, 'Endless')}"
+    assert finding.detail.startswith(
+        f"{place}: `while state.n[1] < 10` did not end within 16777216 passes; let the loop change "
+    )
+
+
+def test_no_finding_is_a_traceback(raising: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever check meets it, also the ones on compiled code, and the note at the end."""
+    monkeypatch.setattr("operant.check.check_errors", lambda env: "not looked for")
     found = {finding.name: finding for finding in check_env(raising.Outside)}
     failed = {name: finding.detail for name, finding in found.items() if not finding.passed}
-    assert {"errors", "finite", "parity", "autoreset", "episodes"} <= set(failed)
+    assert {"finite", "parity", "autoreset", "episodes"} <= set(failed)
     place = f"{raising.__file__}:{marked_line(raising, 'Outside')}: "
     assert {detail.startswith(place) for detail in failed.values()} == {True}
 

@@ -16,6 +16,7 @@ from operant.cli import main
 from operant.cli.play import make_app
 from operant.cli.target import load_env
 from operant.vector.compile_error import FallbackWarning
+from operant.vector.watch import WATCH
 
 ENVS = "tests/raising_envs.py"
 FILE = Path(__file__).parents[1] / "raising_envs.py"
@@ -78,7 +79,7 @@ def line_of(name: str) -> int:
 
 
 SAID = {
-    "reference": "step() raised IndexError: index 4 is out of bounds for axis 0 with size 4",
+    "reference": "step() raised IndexError: index 4 of state.n is outside 0..3",
     "cpu": "index 4 of state.n is outside 0..3",
 }
 
@@ -90,6 +91,18 @@ def test_train(mistake: Cli, backend: str) -> None:
     assert said == (
         f"{FILE}:{line_of('Always')}: {SAID[backend]}; {name} is saved up to step 0; correct it "
         f"and continue with: operant train {ENVS}:Always --resume {name}"
+    )
+
+
+def test_an_endless_loop(
+    mistake: Cli, backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(WATCH, "limit_s", 0.1)
+    said = mistake("eval", backend, "--env", f"{ENVS}:Endless", "--episodes", "2")
+    limit = {"reference": "0.1 s of processor time", "cpu": "16777216 passes"}[backend]
+    assert said == (
+        f"{FILE}:{line_of('Endless')}: `while state.n[1] < 10` did not end within {limit}; let the "
+        "loop change what it asks for, or write for k in range(n) with a break"
     )
 
 

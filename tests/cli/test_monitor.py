@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -320,6 +322,20 @@ def test_another_home(cli, tmp_path):
         for how in ([], ["--once"], ["--json"]):
             _, err = cli("monitor", *how, "--home", str(missing), code=2)
             assert err == f"operant: there is no folder {missing}\n"
+
+
+def test_a_run_elsewhere_in_the_browser(cli, base, tmp_path, monkeypatch):
+    web = pytest.importorskip("operant.monitor.web")
+    shutil.copytree(find_run("base").path, tmp_path / "elsewhere")
+    shown = []
+    monkeypatch.setattr(web.MonitorServer, "serve", lambda self: shown.append(self.command[-2]))
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        port = str(probe.getsockname()[1])
+    for name in (".", "base", "latest"):
+        cli("monitor", name, "--web", "--port", port)
+    assert shown == [str(tmp_path / "elsewhere"), "base", find_run("latest").id]
 
 
 # Logs ---------------------------------------------------------------------------------------

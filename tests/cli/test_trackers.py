@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import os
+import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -131,6 +132,7 @@ def forge_config(run: Run) -> None:
     (folder / "manifest.json").write_text(json.dumps(manifest))
 
 
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_offline_connects_to_nothing_and_runs_no_git(
     server: tuple[str, list[str]], variables: dict[str, str], tmp_path: Path
 ) -> None:

@@ -32,10 +32,8 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def environment() -> dict[str, str]:
-    """As a user's: unsafe, and with nothing that a command run in this process has set."""
-    ours = ("NUMBA_CACHE_DIR", "NUMBA_CACHE_LOCATOR_CLASSES")
-    found = {name: value for name, value in python_environment().items() if name not in ours}
-    return found | {"PYTHONSAFEPATH": ""}
+    """As a user's: unsafe."""
+    return python_environment() | {"PYTHONSAFEPATH": ""}
 
 
 def run(command: list[str], environment: dict[str, str]) -> str:
@@ -45,8 +43,8 @@ def run(command: list[str], environment: dict[str, str]) -> str:
 
 
 def test_python_dash_m(hostile: Path, environment: dict[str, str]) -> None:
-    for flags in (["-m"], ["-Bm"]):
-        assert "operant" in run([sys.executable, *flags, "operant", "--version"], environment)
+    for words in (["-m", "operant"], ["-Bm", "operant"], ["-moperant"], ["-Bmoperant"]):
+        assert "operant" in run([sys.executable, *words, "--version"], environment)
     assert "CartPole-v1" in run([sys.executable, "-m", "operant", "envs"], environment)
 
 
@@ -105,17 +103,36 @@ def test_no_empty_place_on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
     assert places == [str(Path(operant.__file__).parents[1]), "/some/where"]
 
 
-def test_numba_takes_no_compiled_code_from_there(
-    hostile: Path, environment: dict[str, str]
+def test_numba_takes_no_settings_from_there(hostile: Path, environment: dict[str, str]) -> None:
+    """It would run pickled code of a folder that they name, and overwrite files."""
+    pytest.importorskip("yaml")
+    for name in SHADOWED:
+        (hostile / f"{name}.py").unlink()
+    stolen = f"cache_dir: stolen\nchrome_trace: {hostile / 'a'}\ndump_html: {hostile / 'b'}\n"
+    (hostile / ".numba_config.yaml").write_text(stolen)
+    ask = "c = numba.config; print([c.CACHE_DIR, bool(c.CHROME_TRACE), c.HTML is None])"
+    code = f"import numba; {ask}"
+    assert run(python_command("-c", code), environment) == "['stolen', True, False]\n"
+    (hostile / "a").unlink()
+    code = (
+        "import sys; sys.argv[1:] = ['envs']; from operant import cli\ntry: cli.main()\nfinally: "
+    )
+    code += f"import numba; numba.core.config.reload_config(); {ask}"  # as when it compiles
+    assert run(python_command("-c", code), environment).endswith("['', False, True]\n")
+    assert not (hostile / "a").exists()
+
+
+def test_nor_do_the_processes_that_compile(
+    hostile: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("yaml")
     for name in SHADOWED:
         (hostile / f"{name}.py").unlink()
-    (hostile / ".numba_config.yaml").write_text("cache_dir: stolen\ncache_locator_classes: x\n")
-    ask = "import numba; c = numba.config; print([c.CACHE_DIR, c.CACHE_LOCATOR_CLASSES])"
-    code = f"from operant import cli; cli._distrust_folder(); {ask}"
-    assert run(python_command("-c", ask), environment) == "['stolen', 'x']\n"
-    assert run(python_command("-c", code), environment) == "['', '']\n"
+    (hostile / ".numba_config.yaml").write_text(f"chrome_trace: {hostile / 'RAN'}\n")
+    monkeypatch.setattr("numba.core.config._config_fname", "")
+    process = compiled._compile_elsewhere([])
+    assert process is not None
+    assert process.wait() == 0
 
 
 def test_a_file_that_is_named_finds_what_lies_there(hostile: Path) -> None:
@@ -135,5 +152,27 @@ def test_a_file_that_is_named_finds_what_lies_there(hostile: Path) -> None:
             load_env("walk.py:Walk")
     finally:
         for name in ("helper", "walk"):
+            sys.modules.pop(name, None)
+    assert sys.path == before
+
+
+def test_a_module_that_is_named_brings_nothing_else_along(
+    hostile: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An installed one would import a shadow of what it needs; one here comes before both."""
+    installed = tmp_path_factory.mktemp("installed")
+    game = "class Game(CartPole):\n    place = '{}'\n"
+    for folder, name in ((installed, "far"), (installed, "twice"), (hostile, "twice")):
+        start = "import numexpr_\nfrom operant.envs.cartpole import CartPole\n"
+        (folder / f"{name}.py").write_text(start + game.format(folder.name))
+    (installed / "numexpr_.py").touch()
+    (hostile / "numexpr_.py").write_text(f"open({str(hostile / 'RAN')!r}, 'a')")
+    monkeypatch.syspath_prepend(installed)
+    before = list(sys.path)
+    try:
+        assert load_env("far:Game").place == installed.name  # type: ignore[attr-defined]
+        assert load_env("twice:Game").place == hostile.name  # type: ignore[attr-defined]
+    finally:
+        for name in ("far", "twice", "numexpr_"):
             sys.modules.pop(name, None)
     assert sys.path == before

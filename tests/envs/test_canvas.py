@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from operant.envs.canvas import BLACK, WHITE, Canvas
+from operant.envs.colors import COLORS
 
 Draw = Callable[[Canvas], None]
 Shares = NDArray[np.float64]
@@ -324,3 +325,31 @@ def test_wrong_colour_is_refused(color: tuple[int, int, int]) -> None:
 def test_points_of_the_wrong_shape_are_refused() -> None:
     with pytest.raises(ValueError, match=r"\[n, 2\]"):
         Canvas(5, 5).polygon([(0, 0, 0), (1, 1, 1)], WHITE)
+
+
+def test_a_rectangle_is_the_polygon_of_its_corners() -> None:
+    corners = [(10.5, 20), (40.5, 20), (40.5, 32), (10.5, 32)]
+    for margin in (0.0, 3.0):
+        drawn = shares(lambda c, m=margin: c.rectangle(10.5, 20, 30, 12, WHITE, m))  # type: ignore[misc]
+        wanted = shares(lambda c, m=margin: c.polygon(corners, WHITE, m))  # type: ignore[misc]
+        assert np.array_equal(drawn, wanted)
+    assert drawn.sum() > wanted.size * 0.03
+
+
+def test_every_shape_takes_names_of_colours() -> None:
+    canvas = Canvas(40, 40, "navy")
+    canvas.rectangle(0, 0, 40, 10, "Red")
+    canvas.circle(10, 20, 5, "#a1B2c3")
+    canvas.line(0, 35, 40, 35, "grey", 4)
+    picture = canvas.to_array()
+    assert tuple(picture[15, 30]) == COLORS["navy"]
+    assert tuple(picture[35, 5]) == COLORS["red"]
+    assert tuple(picture[20, 10]) == (0xA1, 0xB2, 0xC3)
+    assert tuple(picture[5, 20]) == COLORS["gray"]
+    canvas.fill("white")
+    assert (canvas.to_array() == 255).all()
+
+
+def test_an_unknown_method_says_which_there_are() -> None:
+    with pytest.raises(AttributeError, match="a canvas has no 'rect'; it has view, fill, line, "):
+        Canvas(5, 5).rect(0, 0, 1, 1)

@@ -1,8 +1,11 @@
-"""The pictures of the five environments: what moves where, measured in the pixels."""
+"""The pictures of environments: what moves where, measured in the pixels."""
 
 from __future__ import annotations
 
+import importlib
 import math
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +13,9 @@ import pytest
 from numpy.typing import NDArray
 
 from operant.envs.acrobot import Acrobot
-from operant.envs.canvas import AMBER, BLUE, GREEN, RED, SKY, Canvas
+from operant.envs.canvas import AMBER, BLUE, GREEN, INK, RED, SKY, WHITE, Canvas
 from operant.envs.cartpole import CartPole
+from operant.envs.colors import COLORS
 from operant.envs.mountain_car import MountainCar
 from operant.envs.mountain_car_continuous import MountainCarContinuous
 from operant.envs.pendulum import Pendulum
@@ -175,3 +179,52 @@ def test_target_line_is_one_above_the_pivot() -> None:
     rows = (frame[::-1, 100] != frame[0, 0]).any(axis=1).nonzero()[0]
     assert rows.mean() + 0.5 == pytest.approx(250 + 500 / 4.4, abs=0.6)
     assert len(rows) <= 4
+
+
+# The examples -------------------------------------------------------------------------------------
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "examples")
+    return importlib.import_module
+
+
+def test_the_lander_is_drawn_at_its_height(example: Callable[[str], Any]) -> None:
+    lander = example("lander").Lander
+
+    def drawn(height: float, speed: float) -> Picture:
+        canvas = Canvas(*lander.render_size)
+        lander.render(lander.State(height, speed), canvas)
+        frame: Picture = canvas.to_array()
+        return frame
+
+    pixels = 600 / 81
+    ground = centre(drawn(0.0, 0.0), WHITE)[1]
+    for height in (5.0, 20.0, 40.0):
+        assert centre(drawn(height, 0.0), WHITE)[1] == pytest.approx(
+            ground + height * pixels, abs=1
+        )
+    fast, slow = drawn(20.0, -3.0), drawn(20.0, -0.5)
+    assert (fast == COLORS["red"]).all(axis=2).sum() > 50
+    assert not (slow == COLORS["red"]).all(axis=2).any()
+    assert (drawn(-1.0, 0.0) == drawn(0.0, 0.0)).all()  # it stands on the ground, not in it
+
+
+def test_the_snake_is_drawn_where_it_is(example: Callable[[str], Any]) -> None:
+    snake = example("snake").Snake
+    body = np.zeros(64, np.int32)
+    body[[18, 19, 27]] = 1, 2, 3
+    parts = (np.array([value], np.int32) for value in (44, 3))
+    state = snake.State(body, np.array([3, 3], np.int32), *parts)
+    canvas = Canvas(*snake.render_size)
+    snake.render(state, canvas)
+    frame = canvas.to_array()
+    unit = 400 / 8.4
+
+    def middle(cell: int) -> tuple[float, float]:
+        return (cell % 8 + 0.7) * unit, (7 - cell // 8 + 0.7) * unit
+
+    assert color_at(frame, *middle(27)) == COLORS["lime"]
+    assert {color_at(frame, *middle(cell)) for cell in (18, 19)} == {COLORS["green"]}
+    assert color_at(frame, *middle(44)) == COLORS["red"]
+    assert color_at(frame, *middle(0)) == (0x36, 0x42, 0x58)
+    assert color_at(frame, 0, 0) == INK

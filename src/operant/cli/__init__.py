@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from operant import __version__
+from operant.child import ignore_numba_settings
 from operant.cli import (
     bench,
     check,
@@ -115,8 +116,9 @@ def _show_warning(
 def _distrust_folder() -> None:
     """Libraries, and every Python they start, run nothing that lies in the working directory."""
     os.environ["PYTHONSAFEPATH"] = "1"
-    for name in ("NUMBA_CACHE_DIR", "NUMBA_CACHE_LOCATOR_CLASSES"):  # there is pickle in the cache
-        os.environ.setdefault(name, "")  # wins over a .numba_config.yaml there
+    if os.path.lexists(".numba_config.yaml"):
+        _say("Numba's settings in .numba_config.yaml are not followed; use NUMBA_ variables")
+        ignore_numba_settings()
 
 
 def _say(text: str, style: str = "") -> None:

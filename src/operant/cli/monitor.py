@@ -98,10 +98,13 @@ def end_with(server: int) -> None:
 
 def serve(name: str, port: int, control: bool = False) -> None:
     """The monitor as a page, until Ctrl-C. `control`: visitors may stop runs."""
-    from operant.runs.directory import find_run
+    from operant.runs.directory import find_run, runs_folder
 
     with mistakes():
-        run_id = find_run(name).id if name else ""
+        run = find_run(name) if name else None
+    first = ""
+    if run is not None:
+        first = run.id if run.path.parent == runs_folder() else str(run.path)
     try:
         from operant.monitor.web import HOST, MonitorServer
     except ImportError:
@@ -115,4 +118,4 @@ def serve(name: str, port: int, control: bool = False) -> None:
         except OSError as error:
             raise UserError(f"port {port}: {error.strerror}; choose another --port") from None
     output.print(f"http://{HOST}:{port}  (Ctrl-C ends it)", highlight=False)
-    MonitorServer(run_id, port, control).serve()
+    MonitorServer(first, port, control).serve()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.machinery
 import importlib.util
 import re
 import sys
@@ -142,7 +143,8 @@ def _looks_like_module(name: str) -> bool:
 def _load_module(name: str) -> ModuleType:
     if not name.endswith(".py"):
         try:
-            with _on_path(0), _imported(name):
+            with _on_path(len(sys.path)), _imported(name):  # after what is installed
+                _load_from_here(name.partition(".")[0])
                 return importlib.import_module(name)
         except UserError as mistake:
             error = mistake.__cause__
@@ -158,9 +160,27 @@ def _load_module(name: str) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
-    with _on_path(len(sys.path)), _imported(name):  # after what is installed
+    with _on_path(len(sys.path)), _imported(name):
         spec.loader.exec_module(module)
     return module
+
+
+def _load_from_here(name: str) -> None:
+    """Load a module that lies in the working directory, though one of its name is installed too.
+
+    Only the one that the user names: with the folder first on the path, a ``numba.py`` in it would
+    be what every library imports meanwhile.
+    """
+    spec = importlib.machinery.PathFinder.find_spec(name, [str(Path.cwd())])
+    if name in sys.modules or spec is None or spec.loader is None or spec.origin is None:
+        return
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
 
 
 @contextmanager

@@ -25,6 +25,8 @@ ENTRY_POINTS = {
 }
 """The functions an author writes, and the arguments each may name."""
 
+_NO_SELF = ": leave it out, what an environment remembers is in `state`"
+
 
 @dataclass(frozen=True, kw_only=True)
 class ArrayRules(Rules):
@@ -114,13 +116,20 @@ def _has(env: type[Any], name: str) -> bool:
 def _function(env: type[Any], name: str) -> FunctionType:
     function = plain_function(getattr(env, name))
     if function is None:
-        raise LanguageError(f"{env.__qualname__}.{name} must be a function written with def")
+        thing = getattr(env, name)
+        code = getattr(getattr(thing, "__func__", None), "__code__", None)
+        place = f"{code.co_filename}:{code.co_firstlineno}: " if code is not None else ""
+        raise LanguageError(
+            f"{place}{env.__qualname__}.{name} must be a plain function written with def, without "
+            f"@classmethod, got a {type(thing).__name__}"
+        )
     for argument in arguments(function):
         if argument not in ENTRY_POINTS[name]:
             code = function.__code__
             raise LanguageError(
                 f"{code.co_filename}:{code.co_firstlineno}: {name}() of a state of arrays takes "
                 f"any of {', '.join(ENTRY_POINTS[name])}; got the argument {argument!r}"
+                f"{_NO_SELF if argument == 'self' else ''}"
             )
     return function
 

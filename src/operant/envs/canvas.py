@@ -13,23 +13,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Color = tuple[int, int, int]
-"""Red, green and blue, each from 0 to 255."""
-Floats = NDArray[np.float64]
+from operant.envs.colors import (
+    AMBER,
+    BLACK,
+    BLUE,
+    FOREST,
+    GREEN,
+    INK,
+    PAPER,
+    RED,
+    SILVER,
+    SKY,
+    STEEL,
+    WHITE,
+    Color,
+    to_rgb,
+)
 
-WHITE: Color = (255, 255, 255)
-BLACK: Color = (0, 0, 0)
-# The palette of the library's own environments.
-PAPER: Color = (247, 248, 251)
-SILVER: Color = (221, 226, 234)
-STEEL: Color = (150, 161, 178)
-INK: Color = (44, 54, 72)
-BLUE: Color = (72, 126, 214)
-SKY: Color = (226, 238, 250)
-GREEN: Color = (92, 178, 136)
-FOREST: Color = (62, 138, 104)
-AMBER: Color = (245, 166, 66)
-RED: Color = (228, 88, 84)
+__all__ = ["AMBER", "BLACK", "BLUE", "FOREST", "GREEN", "INK", "PAPER", "RED", "SILVER", "SKY"]
+__all__ += ["STEEL", "WHITE", "Canvas", "Color"]
+
+Floats = NDArray[np.float64]
 
 _FAR = 1e9  # Pixels; points farther out are moved here, where float64 still resolves a pixel.
 
@@ -40,9 +44,20 @@ class Canvas:
     Coordinates are in the units set by `view`, with y up; until then they are pixels from the
     lower left corner. Lengths (radii and line widths) are in the units of x. Shapes may lie partly
     or wholly outside. A shape with a coordinate that is not finite, or without area, draws nothing.
+
+    A colour is three numbers from 0 to 255, a name such as ``"red"`` (all of them are in
+    `operant.envs.colors.COLORS`) or ``"#rrggbb"``; anything else raises ValueError.
+
+    >>> canvas = Canvas(200, 100, "sky")
+    >>> canvas.view(0.0, 20.0, 0.0, 10.0)
+    >>> canvas.rectangle(0.0, 0.0, 20.0, 2.0, "forest")
+    >>> canvas.circle(4.0, 3.0, 1.0, (228, 88, 84))
+    >>> canvas.line(4.0, 4.0, 16.0, 8.0, "#2c3648", 0.2)
+    >>> canvas.to_array().shape
+    (100, 200, 3)
     """
 
-    def __init__(self, width: int, height: int, background: Color = WHITE) -> None:
+    def __init__(self, width: int, height: int, background: Color | str = WHITE) -> None:
         """Make a picture of `width` x `height` pixels; ValueError if one of them is below 1."""
         if width < 1 or height < 1:
             raise ValueError(f"a canvas needs at least 1 x 1 pixels, got {width} x {height}")
@@ -64,23 +79,50 @@ class Canvas:
         self._origin = np.array([x_min, y_max])
         self._axes = np.array([self._scale, -self.height / y_span])
 
-    def fill(self, color: Color) -> None:
-        """Paint the whole picture in one colour."""
-        self._planes[:] = _rgb(color)[:, None, None]
+    def fill(self, color: Color | str) -> None:
+        """Paint the whole picture in one colour: a name, ``"#rrggbb"`` or three numbers."""
+        self._planes[:] = np.array(to_rgb(color), np.float32)[:, None, None]
 
-    def line(self, x0: float, y0: float, x1: float, y1: float, color: Color, width: float) -> None:
-        """Draw a straight line with round ends that reach half a `width` beyond the two points."""
+    def line(
+        self, x0: float, y0: float, x1: float, y1: float, color: Color | str, width: float
+    ) -> None:
+        """Draw a straight line from (x0, y0) to (x1, y1), `width` thick in units of x.
+
+        Its ends are round and reach half a `width` beyond the two points.
+        """
         self.polyline([(x0, y0), (x1, y1)], color, width)
 
-    def polyline(self, points: ArrayLike, color: Color, width: float) -> None:
-        """Draw a line through `points` ([n, 2], world units) with round joins and ends."""
+    def polyline(self, points: ArrayLike, color: Color | str, width: float) -> None:
+        """Draw a line through `points` ([n, 2], world units), `width` thick in units of x.
+
+        Joins and ends are round.
+        """
         self._stroke(points, color, width / 2)
 
-    def circle(self, x: float, y: float, radius: float, color: Color) -> None:
-        """Draw a filled circle, round on the picture whatever the view's proportions."""
+    def circle(self, x: float, y: float, radius: float, color: Color | str) -> None:
+        """Draw a filled circle around (x, y), with its `radius` in units of x.
+
+        It is round on the picture whatever the view's proportions.
+        """
         self._stroke([(x, y)], color, radius)
 
-    def polygon(self, points: ArrayLike, color: Color, margin: float = 0.0) -> None:
+    def rectangle(
+        self,
+        x: float,
+        y: float,
+        width: float,
+        height: float,
+        color: Color | str,
+        margin: float = 0.0,
+    ) -> None:
+        """Draw a filled rectangle whose lower left corner is (x, y), in world units.
+
+        A positive `margin` (units of x) grows it to all sides, which makes the corners round.
+        """
+        corners = [(x, y), (x + width, y), (x + width, y + height), (x, y + height)]
+        self.polygon(corners, color, margin)
+
+    def polygon(self, points: ArrayLike, color: Color | str, margin: float = 0.0) -> None:
         """Draw a filled polygon with the corners `points` ([n, 2], world units), convex or not.
 
         A positive `margin` (units of x) grows it to all sides, which makes the corners round.
@@ -97,6 +139,10 @@ class Canvas:
         """Return the picture so far, a new uint8 array [height, width, 3] that the caller owns."""
         return np.stack(list((self._planes + 0.5).astype(np.uint8)), axis=-1)
 
+    def __getattr__(self, name: str) -> Any:
+        known = [method for method in vars(Canvas) if not method.startswith("_")]
+        raise AttributeError(f"a canvas has no {name!r}; it has {', '.join(known)}")
+
     def _to_pixels(self, points: ArrayLike) -> Floats:
         """World to pixel coordinates [n, 2], y down; an empty array if one is not finite."""
         array = np.asarray(points, np.float64)
@@ -108,16 +154,16 @@ class Canvas:
             return np.empty((0, 2))
         return np.clip(pixels, -_FAR, _FAR)
 
-    def _stroke(self, points: ArrayLike, color: Color, radius: float) -> None:
+    def _stroke(self, points: ArrayLike, color: Color | str, radius: float) -> None:
         """Paint all that lies within `radius` (world units) of the line through `points`."""
         path = self._to_pixels(points)
         pixels = radius * self._scale
         if len(path) and 0 < pixels < math.inf:
             self._paint(_outline(path, min(pixels, _FAR)), color)
 
-    def _paint(self, loop: Floats, color: Color) -> None:
+    def _paint(self, loop: Floats, color: Color | str) -> None:
         """Mix `color` into the pixels inside the outline `loop` ([n, 2] in pixels)."""
-        rgb = _rgb(color)
+        rgb = to_rgb(color)
         if len(loop) < 3:
             return
         size = (self.width, self.height)
@@ -127,14 +173,6 @@ class Canvas:
             share = _coverage(loop - (x0, y0), x1 - x0, y1 - y0)
             for plane, value in zip(self._planes[:, y0:y1, x0:x1], rgb, strict=True):
                 plane += (value - plane) * share
-
-
-def _rgb(color: Color) -> NDArray[np.float32]:
-    """`color` as an array [3]; ValueError unless it is three numbers from 0 to 255."""
-    rgb = np.asarray(color, np.float32)
-    if rgb.shape != (3,) or not ((rgb >= 0) & (rgb <= 255)).all():
-        raise ValueError(f"a colour is three numbers from 0 to 255, got {color!r}")
-    return rgb
 
 
 def _spread(counts: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -46,7 +46,13 @@ def text_width(text: str, height: float) -> float:
 
 
 def write(
-    canvas: Canvas, x: float, y: float, text: str, height: float, color: Color, align: str = "left"
+    canvas: Canvas,
+    x: float,
+    y: float,
+    text: str,
+    height: float,
+    color: Color | str,
+    align: str = "left",
 ) -> None:
     """Write `text` in capitals with its lower left corner at (x, y).
 
@@ -55,7 +61,7 @@ def write(
         x, y: where; with `align` "right" the lower right corner, with "center" the lower middle.
         text: letters, digits and ``. - + / % :``; anything else leaves a gap.
         height: of a letter, in world units.
-        color: of the lines.
+        color: of the lines: three numbers, a name or ``"#rrggbb"``.
         align: "left", "right" or "center".
     """
     unit = height / 6.0

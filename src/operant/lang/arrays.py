@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple, SupportsIndex
 
 import numpy as np
 
+from operant.lang.advice import fail
 from operant.lang.integers import Int64, to_float32
 
 MAX_BYTES = 1 << 20
@@ -29,6 +30,12 @@ class ArrayField(NamedTuple):
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
+
+    def __getitem__(self, shape: Any) -> Any:
+        """Refuses ``uint8[4][4]``."""
+        name = {"bool": "boolean"}.get(self.dtype.name, self.dtype.name)
+        sizes = ", ".join(map(str, (*self.shape, shape)))
+        fail(f"an array has all its sizes in one pair of brackets; write {name}[{sizes}]")
 
     @property
     def kind(self) -> str:
@@ -53,8 +60,12 @@ class _ElementType:
         sizes = shape if isinstance(shape, tuple) else (shape,)
         good = [isinstance(n, SupportsIndex) and not isinstance(n, bool) for n in sizes]
         if not sizes or not all(good) or min(n.__index__() for n in sizes) < 1:
-            raise TypeError(f"{self!r} takes sizes of at least 1, such as {self!r}[8], got {shape}")
+            fail(f"{self!r} takes sizes of at least 1, such as {self!r}[8], got {shape}")
         return ArrayField(self._dtype, tuple(n.__index__() for n in sizes))
+
+    def __call__(self, *given: Any) -> Any:
+        """Refuses ``uint8(4)``."""
+        fail(f"sizes stand in square brackets; write {self!r}[{', '.join(map(str, given)) or 1}]")
 
     def __repr__(self) -> str:
         return self.__name__
@@ -70,7 +81,7 @@ class Arrays:
     """Base class of a state made of arrays; subclass it with one attribute per array.
 
     Raises:
-        TypeError: an attribute is not an array, there is none, or they are too large.
+        LanguageError: an attribute is not an array, there is none, or they are too large.
     """
 
     fields: ClassVar[dict[str, ArrayField]] = {}
@@ -84,17 +95,17 @@ class Arrays:
             if name.startswith("__"):
                 continue
             if not isinstance(value, ArrayField) or name.startswith("_") or name == "fields":
-                raise TypeError(
+                fail(
                     f"{cls.__qualname__}.{name} must be an array such as float32[4], int32[2, 3], "
                     f"uint8[8] or boolean[1], got {value!r}"
                 )
             fields[name] = value
         declared = [name for name in vars(cls).get("__annotations__", {}) if name not in fields]
         if declared:
-            raise TypeError(f"write {declared[0]} = float32[...], not {declared[0]}: float32[...]")
+            fail(f"write {declared[0]} = float32[...], not {declared[0]}: float32[...]")
         total = sum(field.size * field.dtype.itemsize for field in fields.values())
         if not fields or total > MAX_BYTES:
-            raise TypeError(
+            fail(
                 f"{cls.__qualname__} needs at least one array and at most {MAX_BYTES} bytes, "
                 f"got {len(fields)} arrays of {total} bytes"
             )
@@ -103,7 +114,7 @@ class Arrays:
     def __init__(self, *arrays: np.ndarray) -> None:
         """`arrays`, one per field and of its shape and dtype, are written to, not copied."""
         for name, array in zip(self.fields, arrays, strict=True):
-            object.__setattr__(self, name, array.view(Cells))
+            object.__setattr__(self, name, labelled(array, f"state.{name}"))
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(
@@ -118,6 +129,12 @@ class Cells(np.ndarray):
     NumPy's own ``int32 * float32`` is a float64; an `Int64` times a float32 is a float32, as it is
     in compiled code. Indices count from the start only.
     """
+
+    label: str = "a table"
+    """What it is called in messages."""
+
+    def __array_finalize__(self, array: Any) -> None:
+        self.label = getattr(array, "label", self.label)
 
     def __getitem__(self, index: Any) -> Any:
         value = super().__getitem__(_inside(self, index))
@@ -137,14 +154,32 @@ class Cells(np.ndarray):
     def __setitem__(self, index: Any, value: Any) -> None:
         if isinstance(value, int) and self.dtype == np.float32:
             value = to_float32(value)
-        super().__setitem__(_inside(self, index), value)
+        try:
+            super().__setitem__(_inside(self, index), value)
+        except OverflowError:
+            limits = np.iinfo(self.dtype)
+            raise OverflowError(
+                f"{value} does not fit into {self.label}, which is {self.dtype}: {limits.min} to "
+                f"{limits.max}; {_WIDER.get(self.dtype.name, 'write clip(x, low, high)')}"
+            ) from None
 
 
-def _inside(array: np.ndarray, index: Any) -> Any:
-    for place in index if isinstance(index, tuple) else (index,):
-        if isinstance(place, int | np.integer) and place < 0:
-            raise IndexError(f"index {index} counts from the end of an array of {array.shape}")
+_WIDER = {"uint8": "declare it int32, or write clip(x, 0, 255)"}
+
+
+def _inside(array: Cells, index: Any) -> Any:
+    places = index if isinstance(index, tuple) else (index,)
+    for place, size in zip(places, array.shape, strict=False):
+        if isinstance(place, int | np.integer) and not 0 <= place < size:
+            raise IndexError(f"index {place} of {array.label} is outside 0..{size - 1}")
     return index
+
+
+def labelled(array: np.ndarray, label: str) -> Cells:
+    """The same memory as functions see it, and what it is called in messages."""
+    cells = array.view(Cells)
+    cells.label = label
+    return cells
 
 
 def as_cells(array: np.ndarray) -> Cells:

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import ast
-from typing import Any
+import math
+from dataclasses import replace
+from typing import Any, NoReturn
 
 import numpy as np
 
+from operant.lang.array_advice import loops, near
 from operant.lang.calls import Calls
-from operant.lang.kinds import NUMBERS, Array, Value, described
+from operant.lang.kinds import (
+    BOOL,
+    FLOAT,
+    INT,
+    NOTHING,
+    NUMBERS,
+    OUTSIDE,
+    PARAMS,
+    STATE,
+    TEXT,
+    Array,
+    Value,
+    described,
+)
 from operant.lang.names import variable_name
 
 _CASTS = {"float32": "f32({})", "int32": "i32({})", "uint8": "u8({})", "bool": "u8({})"}
 _CASTS["int64"] = "i64({})"
+_DECLARED = {FLOAT: "float32", INT: "int32", BOOL: "boolean"}
 
 
 class Assignments(Calls):
@@ -38,7 +55,7 @@ class Assignments(Calls):
         if name in self.arguments:
             self.fail(node, f"the argument {name} is given another value; use a new name")
         if name in self.views:
-            self.fail(node, f"{name} stands for an array elsewhere")
+            self.fail(node, f"{name} stands for an array elsewhere; use a new name")
         known = self.variables.setdefault(name, kind)
         if known != kind:
             self.fail(
@@ -50,23 +67,24 @@ class Assignments(Calls):
     def assign(self, node: ast.stmt, target: ast.expr, source: ast.expr) -> None:
         """``name = value``, ``array[i] = value``, ``a, b = b, a`` or ``a, b = function()``."""
         value = self.visit(source)
-        if isinstance(target, ast.Tuple):
+        if isinstance(target, ast.Tuple | ast.List):
             self.unpack(node, target, value)
         elif isinstance(value.kind, Array) and isinstance(target, ast.Name):
             known = self.views.setdefault(target.id, value.kind)
             if target.id in self.variables or hashable(known) != hashable(value.kind):
-                self.fail(node, f"{target.id} stands for something else elsewhere")
+                self.fail(node, f"{target.id} stands for something else elsewhere; use a new name")
             self.assigned.add(target.id)
             self.emit(f"{variable_name(target.id)} = {value.text}")
         else:
             text = self.target(target, value)
             self.emit(text)
 
-    def unpack(self, node: ast.stmt, target: ast.Tuple, value: Value) -> None:
+    def unpack(self, node: ast.stmt, target: ast.Tuple | ast.List, value: Value) -> None:
         """Several at a time: all values are known before the first is written."""
         kinds = value.kind if isinstance(value.kind, tuple) else ()
-        if len(kinds) != len(target.elts):
-            self.fail(node, f"{len(target.elts)} names for {described(value.kind)}")
+        starred = any(isinstance(part, ast.Starred) for part in target.elts)
+        if starred or len(kinds) != len(target.elts):
+            self.no_unpacking(node, target, value)
         number = len(self.lines)
         names = [f"part{k}_{number}" for k in range(len(kinds))]
         if value.parts:
@@ -77,12 +95,22 @@ class Assignments(Calls):
         for name, kind, place in zip(names, kinds, target.elts, strict=True):
             self.emit(self.target(place, Value(name, kind)))
 
+    def no_unpacking(self, node: ast.stmt, target: ast.Tuple | ast.List, value: Value) -> NoReturn:
+        """Refuse ``a, b = array`` and numbers of names that do not fit."""
+        names = ", ".join(map(ast.unparse, target.elts))
+        text = f"{len(target.elts)} names for {described(value.kind)}"
+        if isinstance(value.kind, Array) and isinstance(node, ast.Assign):
+            array, count = ast.unparse(node.value), len(target.elts)
+            parts = ", ".join(f"{array}[{k}]" for k in range(count))
+            self.fail(node, f"{text}; write {names} = {parts}")
+        self.fail(node, f"{text}; write as many names as there are values, without *")
+
     def target(self, target: ast.expr, value: Value) -> str:
         """The line that writes `value`."""
         if isinstance(value.kind, Array):
-            self.fail(target, "an array is copied with a loop, element by element")
+            self.no_copy(target, value.kind)
         if value.kind not in NUMBERS:
-            self.fail(target, f"{described(value.kind)} cannot be kept in a variable")
+            self.no_variable(target, value)
         match target:
             case ast.Name(id=name):
                 self.declare(target, name, value.kind)
@@ -93,27 +121,95 @@ class Assignments(Calls):
             case ast.Subscript(value=base):
                 array = self.visit(base)
                 if not isinstance(array.kind, Array):
-                    self.fail(target, f"{ast.unparse(base)} cannot be written to")
+                    self.no_elements(target, array)
                 flat, rest = self.flat_index(target, array.kind)
-                if rest:
-                    self.fail(target, f"this is an array of {rest}; write array[:] = value")
+                if rest and not array.kind.table:
+                    part = described(replace(array.kind, shape=rest))
+                    text = ast.unparse(target)
+                    self.fail(target, f"{text} is {part}; write {text}[:] = value to fill it")
                 return self.stored(target, array, flat.text, value)
-        self.fail(target, f"{ast.unparse(target)} cannot be written to")
+        self.no_target(target, f"= {'value' if not value.known else value.value}", value.kind)
+
+    def no_target(self, target: ast.expr, change: str, kind: Any) -> NoReturn:
+        """Refuse to write to what is neither a variable nor an element: ``state.moves += 1``."""
+        text = ast.unparse(target)
+        if not isinstance(target, ast.Attribute):
+            self.fail(target, f"{text} cannot be written to; write to a variable or an element")
+        owner = self.visit(target.value)
+        if owner.kind == STATE and target.attr not in self.library.state:
+            known = ", ".join(self.library.state)
+            new = f"{target.attr} = {_DECLARED.get(kind, 'int32')}[1]"
+            self.fail(
+                target,
+                f"the state has no array {target.attr!r}; it has {known}"
+                f"{near(target.attr, self.library.state)}; or add {new} to State and write "
+                f"{text}[0] {change}",
+            )
+        if owner.kind == STATE:
+            shape = self.library.state[target.attr].shape
+            first = f"{text}[{', '.join('0' * len(shape))}] {change}"
+            whole = f", or {text}[:] {change} for all of it" if change[0] == "=" else ""
+            more = f" (or another index{whole})" if math.prod(shape) > 1 else ""
+            sizes = described(self.library.state[target.attr])
+            self.fail(target, f"{text} is {sizes} and stays where it is; write {first}{more}")
+        if owner.kind == PARAMS:
+            self.fail(target, f"parameters do not change; keep {target.attr} in State")
+        self.fail(target, f"{text} cannot be written to; what changes is in State")
+
+    def no_copy(self, target: ast.expr, array: Array) -> NoReturn:
+        """Refuse ``state.a = state.b`` and ``obs[:] = state.x``."""
+        base = target.value if isinstance(target, ast.Subscript) else target
+        place, heads = loops(array.shape)
+        source = array.label if "part of" not in array.label else "array"
+        self.fail(
+            target,
+            f"an array is copied with a loop, element by element: {heads} "
+            f"{ast.unparse(base)}[{place}] = {source}[{place}]",
+        )
+
+    def no_variable(self, target: ast.expr, value: Value) -> NoReturn:
+        """Refuse to give a name to what is no number."""
+        name, got = ast.unparse(target), described(value.kind)
+        if isinstance(value.kind, tuple):
+            names = ", ".join(f"{name}{k}" for k in range(len(value.kind)))
+            advice = f"give each part a name: {names} = ..."
+        elif value.kind == NOTHING:
+            got, advice = "nothing, which the call returns,", "call it on a line of its own"
+        elif value.kind == TEXT:
+            advice = "there is no text in compiled code; write numbers (LEFT, RIGHT = 0, 1)"
+        elif value.kind == OUTSIDE:
+            got, advice = f"a {type(value.value).__name__}", "use it by its own name"
+        else:
+            advice = "use it by its own name"
+        self.fail(target, f"{got} cannot be kept in a variable; {advice}")
 
     def stored(self, node: ast.AST, array: Value, flat: str, value: Value) -> str:
         """Write an element."""
         if array.kind.table:
-            self.fail(node, f"{array.kind.label} is a constant")
+            label = array.kind.label
+            self.fail(node, f"{label} is a constant; what changes is in State: name = int32[8]")
         if array.kind.fixed:
-            self.fail(node, "observe() and action_mask() look at the state; only step() changes it")
+            text = "observe() and action_mask() only look at the state; write to it in step()"
+            self.fail(node, text)
         value = self.as_kind(node, value, array.kind.kind, f"an element of {array.kind.label}")
+        self.refuse_too_large(node, array.kind, value)
         place = self.library.dialect.element(array.kind, array.text, flat)
         return f"{place} = {_CASTS[array.kind.dtype].format(value.text)}"
+
+    def refuse_too_large(self, node: ast.AST, array: Array, value: Value) -> None:
+        """Refuse a known int that its array cannot hold."""
+        if array.kind != INT or not value.known or array.dtype == "int64":
+            return
+        low, high = int(np.iinfo(array.dtype).min), int(np.iinfo(array.dtype).max)
+        if not low <= value.value <= high:
+            wider = ", or declare it int32" if array.dtype == "uint8" else ""
+            text = f"{value.value} does not fit into {array.label}, which is {array.dtype}"
+            self.fail(node, f"{text}: {low} to {high}; write a number in that range{wider}")
 
     def fill(self, node: ast.AST, array: Value, value: Value) -> str:
         """``array[:] = value``; both are computed once."""
         if not isinstance(array.kind, Array):
-            self.fail(node, f"{described(array.kind)} cannot be written to")
+            self.fail(node, f"{described(array.kind)} cannot be filled; only arrays can")
         if not value.known:
             value = self.kept(value)
         line = self.stored(node, self.kept(array), "cell", value)
@@ -141,10 +237,11 @@ class Assignments(Calls):
             self.augment_element(node, target)
             return
         if not isinstance(target, ast.Name):
-            self.fail(node, f"{ast.unparse(target)} cannot be written to")
+            change = ast.unparse(node).removeprefix(ast.unparse(target)).strip()
+            self.no_target(target, change, self.visit(node.value).kind)
         old = self.name(target, target.id)
         if old.kind not in NUMBERS:
-            self.fail(node, f"{described(old.kind)} has no {ast.unparse(node)}")
+            self.no_number(target, old, f"what {ast.unparse(node)} changes")
         value = self.arithmetic(node, old, node.op, self.number(node.value))
         self.emit(self.target(target, value))
 
@@ -155,10 +252,10 @@ class Assignments(Calls):
             self.fail(node, "a call in what is written to; give its result a name first")
         array = self.visit(target.value)
         if not isinstance(array.kind, Array):
-            self.fail(node, f"{ast.unparse(target.value)} cannot be written to")
+            self.no_elements(target, array)
         flat, rest = self.flat_index(target, array.kind)
         if rest:
-            self.fail(node, f"an array of {rest} has no {ast.unparse(node)}")
+            self.no_number(target, Value("", replace(array.kind, shape=rest)), "what is changed")
         array, flat = self.kept(array), self.kept(flat)
         value = self.arithmetic(node, self.element(array, flat), node.op, self.number(node.value))
         self.emit(self.stored(target, array, flat.text, value))

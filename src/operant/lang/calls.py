@@ -8,8 +8,11 @@ from dataclasses import replace
 from types import FunctionType
 from typing import Any
 
+import numpy as np
+
 from operant.lang import words
-from operant.lang.expressions import Expressions, constant
+from operant.lang.array_advice import LOOPS, call_advice, draw_advice, loop_advice
+from operant.lang.expressions import Expressions
 from operant.lang.kinds import (
     BOOL,
     FLOAT,
@@ -19,10 +22,12 @@ from operant.lang.kinds import (
     PARAMS,
     RANDOM,
     STATE,
+    TEXT,
     Array,
     Value,
     described,
 )
+from operant.lang.lookups import constant
 from operant.lang.names import array_name, variable_name
 from operant.lang.source import COMPOSED
 
@@ -43,26 +48,86 @@ class Calls(Expressions):
 
     def call(self, node: ast.Call) -> Value:
         """A word, a draw of random numbers, or a function of the author's."""
+        self.refuse_reductions(node)
+        text = ast.unparse(node.func)
         if node.keywords or any(isinstance(part, ast.Starred) for part in node.args):
-            self.fail(node, "arguments are given by position")
+            names = [f"{part.arg}=" if part.arg else "**" for part in node.keywords] or ["*"]
+            said = f"{text}() is given its arguments in order, without {names[0]}"
+            self.fail(node, said + self.in_order(node))
         if isinstance(node.func, ast.Attribute):
             owner = node.func.value
             if isinstance(owner, ast.Name) and self.arguments.get(owner.id) == RANDOM:
                 return self.draw(node, variable_name(owner.id), node.func.attr)
         function = self.visit(node.func)
         if function.kind != OUTSIDE:
-            self.fail(node, f"{ast.unparse(node.func)} cannot be called")
+            advice = f"; write {text}.uniform()" if function.kind == RANDOM else ""
+            self.fail(node, f"{text} is {described(function.kind)} and cannot be called{advice}")
         called = function.value
         try:
             hash(called)
         except TypeError:
-            self.fail(node, f"{ast.unparse(node.func)} cannot be compiled")
+            self.fail(node, f"{text}, a {type(called).__name__}, cannot be compiled")
         found = self.word(node, called)
         if found is not None:
             return found
         if isinstance(called, FunctionType):
             return self.own_function(node, called)
-        self.fail(node, f"{ast.unparse(node.func)}() cannot be compiled; see operant.lang")
+        self.fail(node, self.no_call(node, called))
+
+    def in_order(self, node: ast.Call) -> str:
+        """Advice for a call of the author's function with arguments by name."""
+        function = self.visit(node.func).value if isinstance(node.func, ast.Name) else None
+        starred = any(isinstance(part, ast.Starred) for part in node.args)
+        if starred or not isinstance(function, FunctionType):
+            return ""
+        names = function.__code__.co_varnames[: function.__code__.co_argcount]
+        given = dict(zip(names, map(ast.unparse, node.args), strict=False))
+        given |= {part.arg: ast.unparse(part.value) for part in node.keywords if part.arg}
+        if set(given) != set(names):
+            return ""
+        return f"; write {ast.unparse(node.func)}({', '.join(given[name] for name in names)})"
+
+    def refuse_reductions(self, node: ast.Call) -> None:
+        """``sum(array)``, ``any(... for k in ...)``, ``np.sum(array)``, ``array.sum()``: a loop."""
+        func = node.func
+        name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+        if name not in LOOPS or len(node.args) > 1:
+            return
+        owner = self.visit(func.value if isinstance(func, ast.Attribute) else func)
+        if isinstance(owner.kind, Array):
+            self.fail(node, loop_advice(name, node, owner.kind.shape, owner.kind.kind))
+        if owner.value not in (np, getattr(builtins, name, np)) or not node.args:
+            return
+        if isinstance(node.args[0], ast.GeneratorExp | ast.ListComp):
+            kind = FLOAT if self._of_floats(node.args[0].elt) else INT
+            self.fail(node, loop_advice(name, node, kind=kind))
+        of = self.visit(node.args[0])
+        if isinstance(of.kind, Array):
+            self.fail(node, loop_advice(name, node, of.kind.shape, of.kind.kind))
+
+    def _of_floats(self, node: ast.expr) -> bool:
+        """Whether an expression reads arrays of floats; its variables need not be known."""
+        parts = [part.value for part in ast.walk(node) if isinstance(part, ast.Subscript)]
+        kinds = [self.visit(part).kind for part in parts if isinstance(part, ast.Attribute)]
+        return any(isinstance(kind, Array) and kind.kind == FLOAT for kind in kinds)
+
+    def no_call(self, node: ast.Call, called: Any) -> str:
+        """What to write instead of calling what is not compiled."""
+        text, name = ast.unparse(node.func), getattr(called, "__name__", "")
+        owner = getattr(called, "__self__", None)
+        if isinstance(owner, list | dict | set) and isinstance(node.func, ast.Attribute):
+            kept = ast.unparse(node.func.value)
+            return (
+                f"{text}() changes {kept}, which all environments would share; keep it in State: "
+                f"{kept.lower()} = int32[8], and a count n = int32[1]"
+            )
+        if getattr(called, "__module__", "").startswith("numpy"):
+            return f"{text}() is not compiled; write a loop over the elements of arrays"
+        if hasattr(called, "__wrapped__"):
+            return f"{text}() is decorated, which is not compiled; write a plain function with def"
+        if isinstance(called, type) and called.__module__ != "builtins":
+            return f"{text}() is not compiled; keep its numbers in arrays of State"
+        return call_advice(text, name)
 
     def word(self, node: ast.Call, called: Any) -> Value | None:
         """One of the words of `operant.lang` or of Python; None for another function."""
@@ -88,7 +153,7 @@ class Calls(Expressions):
         if called in (words.abs, builtins.abs):
             value = self.number(self.counted(node, 1, 1)[0])
             if value.kind == BOOL:
-                self.fail(node, "abs() of a truth value")
+                self.fail(node, "abs() of a truth value; write to_int(x)")
             return self.called("fabs" if value.kind == FLOAT else "absolute", [value], value.kind)
         if called is words.logical_not:
             value = self.condition(self.counted(node, 1, 1)[0])
@@ -101,12 +166,17 @@ class Calls(Expressions):
         if called is builtins.len:
             value = self.visit(self.counted(node, 1, 1)[0])
             if not isinstance(value.kind, Array):
-                self.fail(node, f"len() of {described(value.kind)}")
+                got = f"a {type(value.value).__name__}" if value.kind == OUTSIDE else ""
+                self.fail(node, f"len() is of an array, got {got or described(value.kind)}")
             return self.constant(node, value.kind.shape[0])
         if called is builtins.range:
-            self.fail(node, "range() belongs into a for")
+            self.fail(node, "range() belongs into a loop: for k in range(n)")
         if called is builtins.print:
-            self.fail(node, "print() is not compiled; watch the reference backend in a debugger")
+            self.fail(
+                node,
+                "print() is not compiled; leave it out, and look at values with "
+                "make(..., backend='reference') and a breakpoint, or env.get_state()",
+            )
         return None
 
     def to_float(self, node: ast.Call) -> Value:
@@ -126,7 +196,7 @@ class Calls(Expressions):
         values = [self.number(part) for part in self.counted(node, 2, 8)]
         values = self.same(node, values, f"{word}()")
         if values[0].kind == BOOL:
-            self.fail(node, f"{word}() of truth values")
+            self.fail(node, f"{word}() of truth values; write a and b, or a or b")
         name = word if values[0].kind == FLOAT else {"minimum": "least", "maximum": "most"}[word]
         template = "{0}"
         for k in range(1, len(values)):
@@ -138,14 +208,14 @@ class Calls(Expressions):
         if not least <= len(node.args) <= most:
             wanted = str(least) if least == most else f"{least} to {most}"
             what = ast.unparse(node.func)
-            self.fail(node, f"{what}() takes {wanted} arguments, got {len(node.args)}")
+            s = "" if wanted == "1" else "s"
+            self.fail(node, f"{what}() takes {wanted} argument{s}, got {len(node.args)}")
         return node.args
 
     def draw(self, node: ast.Call, random: str, name: str) -> Value:
         """``random.uniform()`` and its kin."""
         if name not in _DRAWS:
-            known = ", ".join(f"{draw}()" for draw in _DRAWS)
-            self.fail(node, f"random numbers have no {name}(); there are {known}")
+            self.fail(node, f"`{ast.unparse(node.func)}` does not exist; {draw_advice(name)}")
         given = self.counted(node, *_DRAWS[name])
         kind = INT if name == "integers" else FLOAT
         values = [self.number(part, kind) for part in given]
@@ -172,7 +242,12 @@ class Calls(Expressions):
         for part, value in zip(node.args, values, strict=True):
             good = value.kind in (*NUMBERS, STATE, RANDOM, PARAMS) or isinstance(value.kind, Array)
             if not good:
-                self.fail(part, f"a function is given numbers and arrays, not {value.text}")
+                what = "the function" if isinstance(value.value, FunctionType) else "text"
+                self.fail(
+                    part,
+                    f"{function.__name__}() is given numbers and arrays, not "
+                    f"{what if value.kind in (OUTSIDE, TEXT) else 'the tuple'} {ast.unparse(part)}",
+                )
         called = self.library.compile(function, [value.kind for value in values], self.place(node))
         given: list[Value] = []
         for value in values:

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import ast
 import operator
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import replace
-from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
-from operant.lang.advice import LanguageError
-from operant.lang.arrays import Cells
+from operant.lang.array_advice import expression_advice, membership_advice
 from operant.lang.integers import to_float32
 from operant.lang.kinds import (
     BOOL,
@@ -26,17 +24,14 @@ from operant.lang.kinds import (
     NUMBERS,
     OUTSIDE,
     PARAMS,
+    RANDOM,
     STATE,
     TEXT,
     Array,
     Value,
     described,
 )
-from operant.lang.names import array_name, part_name, state_name, variable_name
-from operant.lang.outer import MISSING, outer_value
-
-if TYPE_CHECKING:
-    from operant.lang.functions import Library
+from operant.lang.lookups import Lookups, constant, literal
 
 _OPERATORS: dict[type[ast.operator], tuple[str, Any]] = {
     ast.Add: ("+", operator.add),
@@ -62,40 +57,48 @@ _COMPARISONS: dict[type[ast.cmpop], tuple[str, Any]] = {
 _WHOLE = (ast.FloorDiv, ast.Mod, ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift)
 
 
-class Expressions(ABC):
+class Expressions(Lookups):
     """Writes the expressions of one function with arguments of known kinds."""
 
-    def __init__(
-        self, library: Library, function: FunctionType, arguments: dict[str, Any], first_line: int
-    ) -> None:
-        self.library = library
-        self.function = function
-        self.arguments = arguments
-        self.variables: dict[str, str] = {}
-        """The kinds of the function's own variables, as far as they are known."""
-        self.views: dict[str, Array] = {}
-        """Variables that stand for a part of an array."""
-        self.bounds: dict[str, tuple[int, int]] = {}
-        """Between which ints a variable of a loop runs."""
-        self.assigned: set[str] = set()
-        self._shift = first_line - 1
-
-    def fail(self, node: ast.AST, message: str) -> NoReturn:
-        """Refuse a line."""
-        raise LanguageError(f"{self.place(node)}: {message}")
-
-    def place(self, node: ast.AST) -> str:
-        """File and line of a piece of source."""
-        line = getattr(node, "lineno", 1) + self._shift
-        return f"{self.function.__code__.co_filename}:{line}"
-
     # Kinds ----------------------------------------------------------------------------------
-    def number(self, node: ast.expr, kind: str | None = None, what: str = "this") -> Value:
-        """An expression that must be a number; of `kind` if that is given, ints become floats."""
+    def number(self, node: ast.expr, kind: str | None = None, what: str = "") -> Value:
+        """An expression that must be a number; of `kind` if that is given, ints become floats.
+
+        `what` it is for, where the expression alone does not say it.
+        """
         value = self.visit(node)
+        what = what or f"`{ast.unparse(node)}`"
         if value.kind not in NUMBERS:
-            self.fail(node, f"{what} must be a number, got {described(value.kind)}")
+            self.no_number(node, value, what)
         return value if kind is None else self.as_kind(node, value, kind, what)
+
+    def no_number(self, node: ast.expr, value: Value, what: str) -> NoReturn:
+        """Refuse what is no number, where one is needed."""
+        kind, text = value.kind, ast.unparse(node)
+        got = described(kind)
+        match kind:
+            case Array() if np.prod(kind.shape) == 1:
+                advice = f"write {text}[{', '.join('0' * len(kind.shape))}]"
+            case Array():
+                names = ", ".join(["k", "j", "i", "h"][: len(kind.shape)])
+                advice = f"write one element, {text}[{names}], or a loop"
+            case tuple():
+                names = ", ".join("abcdefgh"[: len(kind)])
+                advice = f"write {names} = {text} first"
+            case "state":
+                advice = f"write {text}.{next(iter(self.library.state))}[...]"
+            case "random":
+                advice = f"write {text}.uniform() or {text}.integers(n)"
+            case "params":
+                advice = f"write {text}.{next(iter(self.library.params._fields), 'name')}"
+            case "nothing":
+                advice = "let it return a number, or call it on a line of its own"
+            case "text":
+                advice = "there is no text in compiled code; write numbers (LEFT, RIGHT = 0, 1)"
+            case _:
+                got = f"a {type(value.value).__name__}"
+                advice = "constants are numbers, or tables of numbers, above the class"
+        self.fail(node, f"{what} must be a number, got {got}; {advice}")
 
     def as_kind(self, node: ast.AST, value: Value, kind: str, what: str) -> Value:
         """`value` as a `kind`: an int may become a float, nothing else changes."""
@@ -105,17 +108,14 @@ class Expressions(ABC):
             if value.known:
                 return constant(float(to_float32(value.value)))
             return self.combined("f32({0})", [value], FLOAT)
-        advice = {FLOAT: "write to_float(x)", INT: "write to_int(x)", BOOL: "write x != 0"}
+        read = isinstance(node, ast.expr) and not isinstance(getattr(node, "ctx", None), ast.Store)
+        text = ast.unparse(node) if read else "x"  # what is written to is not what came
+        whole = f"({text})" if isinstance(node, ast.BinOp | ast.IfExp) else text
+        advice = {FLOAT: f"to_float({text})", INT: f"to_int({text})", BOOL: f"{whole} != 0"}[kind]
+        if value.known and (value.kind != FLOAT or float(value.value).is_integer()):
+            advice = str({FLOAT: float, INT: int, BOOL: bool}[kind](value.value))
         wanted = described(kind)
-        self.fail(node, f"{what} must be {wanted}, got {described(value.kind)}; {advice[kind]}")
-
-    def constant(self, node: ast.AST, value: Any) -> Value:
-        """A number that is known; ints have 64 bits."""
-        if isinstance(value, bool | float | np.bool_):
-            return constant(value)
-        if not -(2**63) <= value < 2**63:
-            self.fail(node, f"{int(value)} does not fit into 64 bits")
-        return Value(self.library.dialect.integer(int(value)), INT, int(value))
+        self.fail(node, f"{what} must be {wanted}, got {described(value.kind)}; write {advice}")
 
     def condition(self, node: ast.expr) -> Value:
         """An expression that must be a truth value."""
@@ -165,76 +165,7 @@ class Expressions(ABC):
                 parts = tuple(self.number(element) for element in elements)
                 kinds = tuple(part.kind for part in parts)
                 return Value("", kinds, parts=parts)
-        kind = type(node).__name__
-        self.fail(node, f"compiled functions have no {kind}; use numbers, arrays and loops")
-
-    def name(self, node: ast.expr, name: str) -> Value:
-        """A variable, an argument, or something outside."""
-        if name in self.variables or name in self.views:
-            if name not in self.assigned:
-                self.fail(node, f"{name} may have no value yet here; give it one before")
-            if name in self.views:
-                return Value(variable_name(name), self.views[name])
-            return Value(variable_name(name), self.variables[name])
-        if name in self.arguments:
-            kind = self.arguments[name]
-            if isinstance(kind, tuple):  # an action of several parts
-                parts = tuple(Value(part_name(name, k), part) for k, part in enumerate(kind))
-                return Value(name, kind, parts=parts)
-            if kind == PARAMS:
-                return Value("params", kind)
-            if kind == STATE:
-                return Value(state_name(list(self.arguments).index(name)), kind)
-            return Value(variable_name(name), kind)
-        if name in self.function.__code__.co_varnames:
-            self.fail(node, f"{name} has no value yet here")
-        try:
-            value = outer_value(self.function, name)
-        except TypeError as error:
-            self.fail(node, f"{name} is {error}; tables hold numbers")
-        if value is MISSING:
-            self.fail(node, f"nothing is called {name} here (put helpers above the class)")
-        return self.outside(node, name, value)
-
-    def outside(self, node: ast.expr, name: str, value: Any) -> Value:
-        """A constant, table, function or module."""
-        if isinstance(value, bool | int | float | np.bool_):
-            return self.constant(node, value)
-        if isinstance(value, str):
-            return Value(repr(value), TEXT, value)
-        if isinstance(value, Cells):
-            return Value(self.library.table(name, value), _table_kind(name, value))
-        return Value(name, OUTSIDE, value)
-
-    def attribute(self, node: ast.Attribute) -> Value:
-        """``state.board``, ``params.gravity``, ``Ship.FUEL`` or ``lang.sin``."""
-        base = self.visit(node.value)
-        name = node.attr
-        if base.kind == STATE:
-            known = self.library.state
-            if name not in known:
-                self.fail(node, f"the state has no array {name!r}; it has {', '.join(known)}")
-            return Value(array_name(base.text, name), known[name])
-        if base.kind == PARAMS:
-            return self.parameter(node, name)
-        if base.kind == OUTSIDE and hasattr(base.value, name):
-            value = getattr(base.value, name)
-            if isinstance(value, float | np.ndarray | tuple | list):
-                self.fail(node, f"write {name} as a constant of the module: {name.upper()} = ...")
-            if isinstance(base.value, ModuleType) and base.value.__name__ in ("math", "numpy"):
-                self.fail(node, f"use the words of operant.lang, not {ast.unparse(node)}")
-            return self.outside(node, name, value)
-        self.fail(node, f"{ast.unparse(node)} is not known when the function is compiled")
-
-    def parameter(self, node: ast.Attribute, name: str) -> Value:
-        """A float parameter is read when the function runs; others are constants."""
-        params = self.library.params
-        if not hasattr(params, name):
-            known = ", ".join(params._fields) or "none"
-            self.fail(node, f"there is no parameter {name!r}; there are: {known}")
-        if name in self.library.float_params:
-            return Value(f"params[{self.library.float_params.index(name)}]", FLOAT)
-        return self.outside(node, name, getattr(params, name))
+        self.fail(node, expression_advice(node))
 
     def subscript(self, node: ast.Subscript) -> Value:
         """An element of an array, or a part of it that is an array itself."""
@@ -242,11 +173,12 @@ class Expressions(ABC):
         if base.parts:
             index = self.visit(node.slice)
             if not (index.known and index.kind == INT and 0 <= index.value < len(base.parts)):
-                self.fail(node, f"a part is chosen by a constant from 0 to {len(base.parts) - 1}")
+                text = f"a part is chosen by a constant from 0 to {len(base.parts) - 1}"
+                self.fail(node, f"{text}; what an index chooses is in a table above the class")
             part: Value = base.parts[index.value]
             return part
         if not isinstance(base.kind, Array):
-            self.fail(node, f"only arrays have elements, not {described(base.kind)}")
+            self.no_elements(node, base)
         pointer, array = base.text, base.kind
         flat, rest = self.flat_index(node, array)
         if rest:
@@ -255,6 +187,25 @@ class Expressions(ABC):
             text = self.library.dialect.view(array, pointer, flat.text)
             return Value(text, view, acts=base.acts or flat.acts)
         return self.element(base, flat)
+
+    def no_elements(self, node: ast.Subscript, base: Value) -> NoReturn:
+        """Refuse an index into what is no array."""
+        text, got = ast.unparse(node.value), described(base.kind)
+        advice = "constants that are indexed are tables of numbers above the class: (1, 2, 3)"
+        if isinstance(base.value, dict):
+            got, advice = "a dict", f"write {text} = (1, 2) and a name for each index: WOOD = 0"
+        elif base.kind == OUTSIDE:
+            got = f"a {type(base.value).__name__}"
+        elif base.kind in (STATE, PARAMS):
+            advice = f"write {text}.{getattr(node.slice, 'value', 'name')}"
+        elif base.kind == RANDOM:
+            advice = f"numbers are drawn one after the other: {text}.uniform()"
+        elif base.kind in NUMBERS:
+            advice = f"write {text} alone"
+        elif isinstance(base.kind, tuple):
+            names = ", ".join("abcdefgh"[: len(base.kind)])
+            advice = f"write {names} = {text} first"
+        self.fail(node, f"only arrays have elements, and {text} is {got}; {advice}")
 
     def element(self, array: Value, flat: Value) -> Value:
         """An element, read."""
@@ -269,23 +220,53 @@ class Expressions(ABC):
         """Where the element or part begins, and the shape of a part."""
         chosen = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if len(chosen) > len(array.shape):
-            dimensions = len(array.shape)
-            self.fail(node, f"{array.label} has {dimensions} dimensions, got {len(chosen)} indices")
+            sizes = described(array)
+            names = ", ".join(["k", "j", "i", "h"][: len(array.shape)])
+            text = f"{array.label} is {sizes}, got {len(chosen)} indices"
+            self.fail(node, f"{text}; write {ast.unparse(node.value)}[{names}]")
         terms, values = [], []
         for dimension, part in enumerate(chosen):
             if isinstance(part, ast.Slice):
-                self.fail(node, "slices are not compiled; write a loop, or array[:] = value")
+                self.no_slice(node, chosen, array)
             step = int(np.prod(array.shape[dimension + 1 :], dtype=np.int64))
             values.append(self.index(part, array, dimension))
             terms.append(f"{{{dimension}}}" + ("" if step == 1 else f" * {step}"))
         return self.combined(" + ".join(terms), values, INT), array.shape[len(chosen) :]
+
+    def no_slice(self, node: ast.Subscript, chosen: list[ast.expr], array: Array) -> NoReturn:
+        """Refuse a slice: a row is a view, everything else a loop."""
+        text = ast.unparse(node.value)
+        before = [ast.unparse(part) for part in chosen if not isinstance(part, ast.Slice)]
+        whole = all(
+            isinstance(part, ast.Slice) and part.lower is part.upper is part.step is None
+            for part in chosen[len(before) :]
+        )
+        part = chosen[0]
+        limits = str(array.shape[0])
+        if isinstance(part, ast.Slice) and part.step is None and (part.lower or part.upper):
+            low = ast.unparse(part.lower) if part.lower else "0"
+            limits = f"{low}, {ast.unparse(part.upper) if part.upper else array.shape[0]}"
+        advice = f"for k in range({limits}): ... {text}[k] ..."
+        if whole:  # board[y, :], or all of it
+            row = text + (f"[{', '.join(before)}]" if before else "")
+            advice = f"{row}[:] = value to fill it, or {row} alone to hand it to a function"
+        elif len(chosen) > 1:
+            names = iter(["k", "j", "i", "h"])
+            places, heads = [], ""
+            for one, size in zip(chosen, array.shape, strict=False):
+                sliced = isinstance(one, ast.Slice)
+                places.append(next(names) if sliced else ast.unparse(one))
+                heads += f"for {places[-1]} in range({size}): " if sliced else ""
+            advice = f"{heads}... {text}[{', '.join(places)}] ..."
+        self.fail(node, f"the slice {ast.unparse(node)} is not compiled; write {advice}")
 
     def index(self, node: ast.expr, array: Array, dimension: int) -> Value:
         """An index, looked at when it is not sure to lie inside."""
         size = array.shape[dimension]
         value = self.number(node, INT, "an index")
         if value.known and not 0 <= value.value < size:
-            self.fail(node, f"index {value.value} of {array.label} is outside 0..{size - 1}")
+            last = f"; the last is {size - 1}" if value.value < 0 else ""
+            self.fail(node, f"index {value.value} of {array.label} is outside 0..{size - 1}{last}")
         low, high = self.bounds.get(getattr(node, "id", ""), (-1, -1))
         if value.known or (low >= 0 and high <= size):
             return value
@@ -304,21 +285,22 @@ class Expressions(ABC):
         if isinstance(operation, ast.Pow):
             self.fail(node, "powers are not compiled; write x * x, or exp(y * log(x))")
         if type(operation) not in _OPERATORS:
-            self.fail(node, f"compiled functions have no {type(operation).__name__}")
+            self.fail(node, f"{ast.unparse(node)}: `@` is not compiled; write a loop that adds up")
         sign, python = _OPERATORS[type(operation)]
         kinds = {a.kind, b.kind}
         if kinds == {BOOL} and isinstance(operation, ast.BitAnd | ast.BitOr | ast.BitXor):
             # Not `and`: both are computed.
             return self.combined(f"(({{0}} {sign} {{1}}) != 0)", [a, b], BOOL)
         if BOOL in kinds:
-            self.fail(node, f"{sign} of a truth value; write to_int(x) or to_float(x)")
+            self.fail(node, f"{sign} of a truth value; write to_int(x) or to_float(x) of it")
         if FLOAT in kinds and isinstance(operation, _WHOLE):
-            self.fail(node, f"{sign} is for ints; for floats write floor(a / b)")
+            instead = "a - b * floor(a / b)" if sign == "%" else "floor(a / b)"
+            self.fail(node, f"{sign} is for ints; for floats write {instead}")
         if kinds == {INT} and isinstance(operation, ast.Div):
             self.fail(node, "int / int: write to_float(a) / b, or a // b for a whole number")
         if kinds == {INT}:
             if b.known and b.value == 0 and sign in ("//", "%"):
-                self.fail(node, f"{sign} by zero")
+                self.fail(node, f"{ast.unparse(node)} divides by zero")
             if b.known and not 0 <= b.value < 64 and sign in ("<<", ">>"):
                 self.fail(node, f"{sign} is by 0 to 63 bits, got {b.value}")
             if a.known and b.known:
@@ -339,9 +321,9 @@ class Expressions(ABC):
             )
         value = self.number(node.operand)
         if value.kind == BOOL:
-            self.fail(node, "this is a truth value; write not x")
+            self.fail(node, f"{ast.unparse(node.operand)} is a truth value; write not x")
         if isinstance(node.op, ast.Invert) and value.kind != INT:
-            self.fail(node, "~ is for ints")
+            self.fail(node, "~ is for ints; for a truth value write not x")
         sign = {ast.USub: "-", ast.UAdd: "+", ast.Invert: "~"}[type(node.op)]
         if value.known and value.kind == INT:
             results = {"-": -value.value, "+": value.value, "~": ~value.value}
@@ -362,22 +344,23 @@ class Expressions(ABC):
         terms = [node.left, *node.comparators]
         if any(isinstance(part, ast.Call) for term in terms[1:-1] for part in ast.walk(term)):
             self.fail(node, "a call in the middle of a comparison; give its result a name")
+        if any(type(operation) not in _COMPARISONS for operation in node.ops):
+            self.fail(node, membership_advice(node))
         values = [self.visit(term) for term in terms]
         texts, results = [], []
         for k, operation in enumerate(node.ops):
-            if type(operation) not in _COMPARISONS:
-                self.fail(node, f"compiled functions have no {type(operation).__name__}")
             sign, python = _COMPARISONS[type(operation)]
             a, b = values[k], values[k + 1]
             if TEXT in (a.kind, b.kind) and not (a.kind == b.kind and sign in ("==", "!=")):
-                self.fail(node, "text is compared with text, by == and !=")
+                text = "text is compared with text only, by == and != (a parameter's, say)"
+                self.fail(node, f"{text}; number what you compare: LEFT, RIGHT = 0, 1")
             if a.known and b.known and OUTSIDE not in (a.kind, b.kind):
                 results.append(bool(python(*_rounded(a.value, b.value))))
                 texts.append(str(results[-1]))
                 continue
             for term, value in ((terms[k], a), (terms[k + 1], b)):
                 if value.kind not in NUMBERS:
-                    self.fail(term, f"numbers are compared, not {described(value.kind)}")
+                    self.no_number(term, value, "what is compared")
             a, b = self.same(node, [a, b], "a comparison")
             texts.append(self.combined(f"({{0}} {sign} {{1}})", [a, b], BOOL).text)
         if len(results) == len(texts):
@@ -392,9 +375,9 @@ class Expressions(ABC):
             return self.visit(node.body if test.value else node.orelse)
         a, b = self.number(node.body), self.number(node.orelse)
         if a.kind != b.kind:
-            self.fail(
-                node, f"a choice between {described(a.kind)} and {described(b.kind)}; write 1.0"
-            )
+            kinds = f"{described(a.kind)} and {described(b.kind)}"
+            advice = "write 1.0, not 1" if {a.kind, b.kind} == {INT, FLOAT} else "write to_int(x)"
+            self.fail(node, f"a choice between {kinds}; {advice}")
         text = self.library.dialect.choice(test.text, a.text, b.text)
         return Value(text, a.kind, acts=test.acts or a.acts or b.acts)
 
@@ -403,39 +386,8 @@ class Expressions(ABC):
         """A word, a draw of random numbers, or a function of the author's."""
 
 
-def literal(node: ast.expr) -> Any:
-    """The value of an expression of literal numbers, as Python computes it; None for others."""
-    if isinstance(node, ast.Constant):
-        return node.value if isinstance(node.value, bool | int | float) else None
-    if not isinstance(node, ast.BinOp | ast.UnaryOp):
-        return None
-    for part in ast.walk(node):
-        if isinstance(part, ast.Constant):
-            if isinstance(part.value, bool) or not isinstance(part.value, int | float):
-                return None
-        elif not isinstance(part, ast.BinOp | ast.UnaryOp | ast.operator | ast.unaryop):
-            return None
-    try:
-        value = eval(compile(ast.Expression(node), "<literal>", "eval"), {})
-    except (ArithmeticError, TypeError, ValueError):
-        return None
-    return value if isinstance(value, bool | int | float) else None
-
-
-def constant(value: Any) -> Value:
-    """A float or truth value that is known."""
-    if isinstance(value, bool | np.bool_):
-        return Value(str(bool(value)), BOOL, bool(value))
-    return Value(f"f32({float(value)!r})", FLOAT, float(value))
-
-
 def _rounded(a: Any, b: Any) -> tuple[Any, Any]:
     """Two known values as they are compared: as float32 where one is a float."""
     if isinstance(a, float) or isinstance(b, float):
         return to_float32(a), to_float32(b)
     return a, b
-
-
-def _table_kind(name: str, table: Cells) -> Array:
-    dtype = {"f": "float32", "b": "bool"}.get(table.dtype.kind, "int64")
-    return Array(dtype, table.shape, name, table=True)

@@ -9,26 +9,24 @@ class is defined.
 from __future__ import annotations
 
 import ast
-import inspect
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from operant.lang.advice import LanguageError
+from operant.lang.array_advice import for_advice, statement_advice
 from operant.lang.arrays import Cells
-from operant.lang.assignments import Assignments, hashable
-from operant.lang.dialects import Dialect, Signature, tuple_text
+from operant.lang.assignments import hashable
+from operant.lang.dialects import Dialect, Signature
+from operant.lang.endless import ADVICE, LOOKED_AT, has_break, never_ends
 from operant.lang.kinds import (
     INT,
     NOTHING,
-    NUMBERS,
     PARAMS,
     STATE,
     Array,
-    Value,
     described,
 )
 from operant.lang.names import (
@@ -40,7 +38,8 @@ from operant.lang.names import (
     table_name,
     variable_name,
 )
-from operant.lang.read_source import SourceError, read_source
+from operant.lang.parsed import parsed
+from operant.lang.returns import Returns, signature_text
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class Library:
     """Composed words that they call."""
     tables: dict[str, np.ndarray] = field(default_factory=dict)
     places: list[tuple[str, str, int]] = field(default_factory=list)
-    """Where an index is looked at: file and line, the array, its size."""
+    """What is looked at when it runs: file and line, the array and its size, or a loop and 0."""
     looking: bool = False
     """Whether functions may not write to the state."""
     _known: dict[Any, Compiled | None] = field(default_factory=dict)
@@ -117,66 +116,25 @@ class Library:
         return self.places.index(entry) + 1
 
 
-class _Source(NamedTuple):
-    """A function as it was read."""
-
-    tree: ast.FunctionDef
-    stores: Counter[str]  # how often names are given values
-    foreign: list[tuple[ast.AST, str]]  # names that are not ASCII, and where
-
-
-def _parsed(function: FunctionType) -> _Source:
-    """Read once, when the class is defined: the file may change while the program runs."""
-    key = (function.__code__.co_filename, function.__code__)
-    if key not in _sources:
-        tree = _read(function)
-        nodes = list(ast.walk(tree))
-        names = [node for node in nodes if isinstance(node, ast.Name)]
-        stores = Counter(node.id for node in names if isinstance(node.ctx, ast.Store))
-        named = [(node, getattr(node, "id", getattr(node, "arg", None)) or "") for node in nodes]
-        foreign = [(node, name) for node, name in named if not name.isascii()]
-        _sources[key] = _Source(tree, stores, foreign)
-    return _sources[key]
-
-
-_sources: dict[Any, _Source] = {}
-
-
-def _read(function: FunctionType) -> ast.FunctionDef:
-    """The function's syntax tree, with the line numbers of its file."""
-    written = inspect.unwrap(function)
-    place = f"{written.__code__.co_filename}:{written.__code__.co_firstlineno}"
-    try:
-        tree = read_source(written)
-    except SourceError as error:
-        raise LanguageError(str(error)) from None
-    if not isinstance(tree, ast.FunctionDef):
-        raise LanguageError(f"{place}: write {function.__qualname__} with def")
-    decorators = [ast.unparse(node) for node in tree.decorator_list]
-    if set(decorators) - {"staticmethod"}:
-        raise LanguageError(f"{place}: @{decorators[0]} is not compiled; write a plain function")
-    if written is not function:
-        raise LanguageError(
-            f"{place}: what is called is {function.__code__.co_name}(), which is wrapped around "
-            f"{written.__name__}(); write a plain function"
-        )
-    return tree
-
-
-class _Body(Assignments):
+class _Body(Returns):
     """One function, printed for the kinds of its arguments."""
 
     def __init__(
         self, library: Library, function: FunctionType, kinds: list[Any], place: str
     ) -> None:
-        tree, self.stores, foreign = _parsed(function)
+        tree, self.stores, foreign = parsed(function)
         names = [argument.arg for argument in tree.args.args]
         given = tree.args
         if given.vararg or given.kwarg or given.kwonlyargs or given.defaults or given.posonlyargs:
-            raise LanguageError(f"{place}: {function.__name__}() takes plain arguments only")
+            head = f"def {function.__name__}({ast.unparse(given)})"
+            raise LanguageError(
+                f"{place}: {function.__name__}() takes plain arguments only, without defaults, * "
+                f"and /, got {head}"
+            )
         if len(names) != len(kinds):
             raise LanguageError(
-                f"{place}: {function.__name__}() takes {len(names)} arguments, got {len(kinds)}"
+                f"{place}: {function.__name__}({', '.join(names)}) takes {len(names)} "
+                f"argument{'s' * (len(names) != 1)}, got {len(kinds)}"
             )
         if kinds.count(PARAMS) > 1:
             raise LanguageError(f"{place}: {function.__name__}() is given the parameters twice")
@@ -194,14 +152,14 @@ class _Body(Assignments):
             self.fail(node, f"{name}: names in compiled functions are ASCII letters")
         for node, name in renamed_by_python(tree, function.__code__):
             self.fail(node, f"Python renames {name} within a class; begin with one underscore")
-        self.returns: list[tuple[ast.AST, Any]] = []
-        self.wanted: Any = None
-        self.lines: list[str] = []
+        self.returns = []
+        self.wanted = None
+        self.lines = []
         self.depth = 1
         self.temporaries = 0
         for argument in names:
             if self.stores[argument]:
-                self.fail(tree, f"the argument {argument} is given another value; use a new name")
+                self.fail(_first_store(tree, argument), _other_value(argument, arguments[argument]))
 
     def printed(self, name: str, wanted: Any) -> tuple[str, Any]:
         """The text of the function and the kind it returns."""
@@ -214,9 +172,11 @@ class _Body(Assignments):
             self.fail(node, f"returns {described(kind)} here and {other} elsewhere")
         returns = kinds.pop() if kinds else NOTHING
         if returns != NOTHING and not ends:
-            self.fail(self.tree, f"{self.function.__name__}() may end without a return")
+            what = signature_text(wanted) if wanted is not None else "a value"
+            last = f"; let its last line return {what}"
+            self.fail(self.tree, f"{self.function.__name__}() may end without a return{last}")
         if wanted not in (None, NOTHING) and not self.returns:
-            self.fail(self.tree, f"{self.function.__name__}() must return {_signature(wanted)}")
+            self.fail(self.tree, f"{self.must_return()}, and it has no return")
         variables = {
             variable_name(key): kind for key, kind in (self.variables | self.views).items()
         }
@@ -250,8 +210,9 @@ class _Body(Assignments):
             case ast.Expr(value=ast.Call() as call):
                 self.emit(self.visit(call).text)
                 return False
-            case ast.Assign(targets=[_, _, *_]):
-                self.fail(node, "one name at a time: write x = 0, then y = 0")
+            case ast.Assign(targets=[_, _, *_] as several, value=value):
+                lines = ", then ".join(f"{ast.unparse(t)} = {ast.unparse(value)}" for t in several)
+                self.fail(node, f"one name at a time: write {lines}")
             case ast.Assign(targets=[target], value=value):
                 self.assign(node, target, value)
                 return False
@@ -274,7 +235,7 @@ class _Body(Assignments):
             case ast.Return():
                 self.leave(node)
                 return True
-        self.fail(node, f"compiled functions have no {type(node).__name__.lower()} statement")
+        self.fail(node, statement_advice(node))
 
     def inner(self, statements: list[ast.stmt]) -> bool:
         """Print an indented block."""
@@ -318,13 +279,15 @@ class _Body(Assignments):
             and not call.keywords
         )
         if not is_range or not isinstance(node.target, ast.Name) or node.orelse:
-            self.fail(node, "loops are written: for i in range(n)")
+            self.fail(node, self._for_advice(node))
         assert isinstance(call, ast.Call)
         if self.visit(call.func).value is not range:
-            self.fail(node, "range is something else here")
+            self.fail(node, "range is something else here; give that another name")
         limits = [self.number(part, INT, "range()") for part in self.counted(call, 1, 3)]
         if len(limits) == 3 and not (limits[2].known and limits[2].value):
-            self.fail(node, "the step of a range is a constant that is not 0")
+            step = ast.unparse(call.args[2])
+            text = f"the step of a range is a constant that is not 0, got {step}"
+            self.fail(node, f"{text}; count in a while loop instead")
         name = node.target.id
         self.declare(node, name, INT)
         once = self.stores[name] == _loops(self.tree, name) and _loops(node, name) == 1
@@ -342,48 +305,62 @@ class _Body(Assignments):
             self.bounds[name] = bounds
 
     def repeat(self, node: ast.While) -> bool:
-        """``while``; one that is always true and has no break is never left but by return."""
+        """``while``; one that is always true and has no break is never left but by return.
+
+        Its passes are counted: one that never ended would hang a compiled batch for good.
+        """
         if node.orelse:
-            self.fail(node, "while has no else here")
+            self.fail(node, "while ... else is not compiled; write what follows below the loop")
         before = set(self.assigned)
         test = self.condition(node.test)
-        self.add(self.library.dialect.opening("while", test.text))
+        why = never_ends(node)
+        if why and not (test.known and not test.value):
+            self.fail(node, why)
+        dialect, passes = self.library.dialect, f"passes{len(self.lines)}"
+        label = f"`while {ast.unparse(node.test)}`"
+        place = self.library.watch(self.place(node), label, 0)
+        self.add(dialect.named(passes, dialect.integer(0)))
+        self.add(dialect.opening("while", test.text))
+        self.depth += 1
+        self.emit(f"{passes} += 1")
+        asked = f"({passes} & {LOOKED_AT - 1}) == 0 and endless({passes}, {place}, trouble)"
+        self.add(dialect.opening("if", asked))
+        self.depth += 1
+        self.emit("break")
+        self.depth -= 1
+        self.add(*dialect.closing())
+        self.depth -= 1
         self.inner(node.body)
         self.assigned = before
-        endless = test.known and test.value is True
-        return endless and not any(isinstance(part, ast.Break) for part in ast.walk(node))
+        forever = test.known and test.value is True and not has_break(node)
+        if forever and not self.returns:  # the parameters leave out the branch with the return
+            self.fail(node, f"{label} is left by no return with these parameters; {ADVICE}")
+        if forever:
+            self.return_zeros()
+        return forever
 
-    def leave(self, node: ast.Return) -> None:
-        """``return``."""
-        if node.value is None:
-            self.returns.append((node, NOTHING))
-            self.emit("return")
-            return
-        value = self.visit(node.value)
-        if self.wanted is not None:
-            value = self.as_wanted(node, value)
-        elif value.kind not in NUMBERS and not isinstance(value.kind, tuple):
-            self.fail(node, f"a function returns numbers, not {described(value.kind)}")
-        self.returns.append((node, value.kind))
-        if value.parts:
-            self.add(self.library.dialect.returned([part.text for part in value.parts]))
-        else:
-            self.emit(f"return {value.text}")
+    def _for_advice(self, node: ast.For) -> str:
+        """What to write instead of a loop over something else than a range."""
+        over = node.iter
+        if isinstance(over, ast.Call) and over.args and ast.unparse(over.func) != "range":
+            over = over.args[0]  # enumerate(array)
+        is_name = isinstance(over, ast.Name | ast.Attribute | ast.Subscript)
+        kind = self.visit(over).kind if is_name else None
+        return for_advice(node, kind.shape if isinstance(kind, Array) else ())
 
-    def as_wanted(self, node: ast.Return, value: Value) -> Value:
-        """What an environment's own function has to return."""
-        if self.wanted == NOTHING:
-            self.fail(node, f"{self.function.__name__}() writes in place and returns nothing")
-        parts = value.parts
-        if not parts and value.kind == self.wanted:
-            return value  # another function's result, handed on
-        if len(parts) != len(self.wanted):
-            self.fail(node, f"{self.function.__name__}() must return {_signature(self.wanted)}")
-        fitted = [
-            self.as_kind(node, part, kind, "what is returned")
-            for part, kind in zip(parts, self.wanted, strict=True)
-        ]
-        return Value(tuple_text(fitted), self.wanted, parts=tuple(fitted))
+
+def _first_store(tree: ast.FunctionDef, name: str) -> ast.AST:
+    """Where an argument is given another value."""
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == name]
+    return next(node for node in nodes if isinstance(node.ctx, ast.Store))
+
+
+def _other_value(name: str, kind: Any) -> str:
+    """Advice for an argument that is given another value."""
+    text = f"the argument {name} is given another value"
+    if isinstance(kind, Array):
+        return f"{text}; write its elements, {name}[k] = ..., or {name}[:] = 0.0"
+    return f"{text}; use a new name"
 
 
 def _loops(tree: ast.AST, name: str) -> int:
@@ -392,9 +369,3 @@ def _loops(tree: ast.AST, name: str) -> int:
         isinstance(part, ast.For) and isinstance(part.target, ast.Name) and part.target.id == name
         for part in ast.walk(tree)
     )
-
-
-def _signature(kinds: Any) -> str:
-    if kinds == NOTHING:
-        return "nothing"
-    return f"({', '.join(kinds)})"

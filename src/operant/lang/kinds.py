@@ -59,9 +59,11 @@ class Value:
 def described(kind: Any) -> str:
     """A kind in words."""
     if isinstance(kind, Array):
-        return f"an array of {kind.shape}"
+        return f"an array of {' x '.join(map(str, kind.shape))}"
     if isinstance(kind, tuple):
         return f"a tuple of {len(kind)}"
-    if kind in (FLOAT, BOOL, TEXT):
+    if kind in (FLOAT, BOOL):
         return f"a {kind}"
-    return {INT: "an int", NOTHING: "nothing"}.get(kind, f"the {kind}")
+    words = {INT: "an int", NOTHING: "nothing", TEXT: "text", RANDOM: "the random numbers"}
+    words |= {PARAMS: "the parameters", OUTSIDE: "something that is no number"}
+    return words.get(kind, f"the {kind}")

@@ -6,7 +6,10 @@ Numba, Triton, C++ or of the generated kernels begins so. Each letter is for one
 numbers come before names, so two things never get the same name.
 
 States of numbers: ``s_<field>``, ``p_<parameter>``, ``a_<k>`` and ``u_<k>`` (parts of the action,
-random numbers), and intermediate results ``v_<k>``, ``o_<k>``, ``m_<k>``. States of arrays, below.
+random numbers), and intermediate results ``v_<k>``, ``o_<k>``, ``m_<k>``; kernels around them have
+``state_<field>``, ``new_<field>`` and ``draw_<k>``, and no other names that begin so. In Triton's
+text intermediate results are a letter and digits, as no name of an author is. States of arrays,
+below.
 """
 
 from __future__ import annotations

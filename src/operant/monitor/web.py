@@ -41,13 +41,13 @@ class MonitorServer:
     """Serves ``operant monitor`` on this machine alone; a process for each visitor.
 
     Args:
-        run_id: which run is shown first; a list of all for ``""``.
+        run: id or path of the run that is shown first; a list of all for ``""``.
         port: where it listens.
         control: whether visitors may stop runs and save pictures.
     """
 
-    def __init__(self, run_id: str = "", port: int = 8000, control: bool = False) -> None:
-        words = [*([run_id] if run_id else []), *([] if control else ["--read-only"])]
+    def __init__(self, run: str = "", port: int = 8000, control: bool = False) -> None:
+        words = [*([run] if run else []), *([] if control else ["--read-only"])]
         self.command = python_command("-m", "operant", "monitor", *words)
         self.address = HOST if port == 80 else f"{HOST}:{port}"
         self.port = port

@@ -18,8 +18,7 @@ from operant import __version__
 from operant.envs.array_rules import ArrayRules
 from operant.lang.trace import FLOAT
 from operant.vector.array_cuda_source import KERNELS, NUMBERS, array_cuda_source, pointers
-from operant.vector.array_source import trouble_message
-from operant.vector.author_mistake import RulesError
+from operant.vector.array_source import noted_error
 from operant.vector.base import NO_LIMIT
 from operant.vector.compile_error import compiling
 from operant.vector.cuda import CudaVecEnv, Results
@@ -97,6 +96,7 @@ class ArrayCudaVecEnv(CudaVecEnv):
 
         Raises:
             RulesError: an index lay outside its array; element 0 was used instead.
+            EndlessLoopError: a ``while`` made too many passes, and was left.
         """
         super().check_actions()
         self.check_rules()
@@ -106,7 +106,7 @@ class ArrayCudaVecEnv(CudaVecEnv):
         word = int(self._trouble[0])
         if word:
             self._trouble.zero_()
-            raise RulesError(trouble_message(word, self._places))
+            raise noted_error(word, self._places)
 
 
 @lru_cache(maxsize=64)

@@ -16,6 +16,7 @@ import numpy as np
 from operant.envs.array_rules import ArrayRules, arguments
 from operant.lang.cuda_words import CHOICES, RANDOM
 from operant.lang.dialects import TYPES, CText
+from operant.lang.endless import MOST_PASSES
 from operant.lang.numba_source import expression
 from operant.lang.source import print_program, word_program
 from operant.lang.trace import INT
@@ -106,6 +107,15 @@ DEVICE long long draw_integers(unsigned *stream, long long low, long long high) 
 }}
 DEVICE bool draw_chance(unsigned *stream, float probability) {{
     return draw(stream) < probability;
+}}
+"""
+_ENDLESS = f"""
+DEVICE bool endless(long long passes, long long place, long long *trouble) {{
+    if (((volatile long long *)trouble)[1] != 0) return true;
+    if (passes < {MOST_PASSES}ll) return false;
+    trouble[1] = 1;
+    if (trouble[0] == 0) trouble[0] = place << 40;
+    return true;
 }}
 """
 _NORMAL = """
@@ -253,13 +263,15 @@ def pointers(rules: ArrayRules) -> dict[str, str]:
 
 
 def array_cuda_source(rules: ArrayRules, version: str) -> tuple[str, list[tuple[str, str, int]]]:
-    """The whole program, and the places where indices are looked at; equal rules, equal text."""
+    """The whole program, and the places that are looked at; equal rules, equal text."""
     library, compiled = rules.library(CText(), strided=True)
     words = CHOICES + RANDOM
     parts = [_PRELUDE.format(name=rules.env.__qualname__, version=version, words=words)]
     parts += [_word(word) for word in with_inner(library.words)]
     if {"log", "cos"} <= library.words:
         parts.append(_NORMAL)
+    if any("endless(" in text for text in library.texts):
+        parts.append(_ENDLESS)
     parts += [_table(name, values) for name, values in library.tables.items()]
     parts += library.texts
     parts.append(_arguments(rules))

@@ -13,12 +13,14 @@ from gymnasium.vector import AutoresetMode
 
 from operant.envs.array_rules import ArrayRules, arguments
 from operant.envs.rules import Rules
-from operant.lang.arrays import Cells
+from operant.lang.arrays import labelled
 from operant.lang.integers import Int64, to_float32
 from operant.lang.plain import PlainFunctions, known_number
+from operant.vector.author_mistake import EndlessLoopError
 from operant.vector.buffers import Buffers
 from operant.vector.reference import ReferenceBackend
 from operant.vector.stream import Stream
+from operant.vector.watch import WATCH, endless_call
 
 
 class ArrayReferenceBackend(ReferenceBackend):
@@ -46,8 +48,12 @@ class ArrayReferenceBackend(ReferenceBackend):
         function, names = self._functions[name]
         arrays = [array[lane] for array in self._buffers.state.values()]
         given |= {"state": self._rules.env.State(*arrays), "params": self._params}
-        with np.errstate(all="ignore"):  # numbers that become infinite do so in compiled code too
-            return function(*[given[argument] for argument in names])
+        try:
+            # Numbers that become infinite do so in compiled code too.
+            with WATCH.watched(), np.errstate(all="ignore"):
+                return function(*[given[argument] for argument in names])
+        except EndlessLoopError as error:
+            raise endless_call(error) from None
 
     def _stream(self, lane: int, episode: int, step: int) -> Stream:
         b = self._buffers
@@ -66,10 +72,10 @@ class ArrayReferenceBackend(ReferenceBackend):
         for lane in lanes.tolist():
             row = b.obs[lane : lane + 1].reshape(shape)
             row[...] = 0
-            self._call("observe", lane, obs=row.view(Cells))
+            self._call("observe", lane, obs=labelled(row, "obs"))
             if self._rules.mask_size:
                 b.action_mask[lane] = True
-                self._call("action_mask", lane, mask=b.action_mask[lane].view(Cells))
+                self._call("action_mask", lane, mask=labelled(b.action_mask[lane], "mask"))
 
     def _advance(self) -> tuple[np.ndarray, np.ndarray]:
         b, n = self._buffers, self._buffers.num_envs

@@ -14,9 +14,11 @@ import numpy as np
 
 from operant.envs.array_rules import ArrayRules, arguments
 from operant.lang.dialects import PythonText
+from operant.lang.endless import ADVICE, MOST_PASSES
 from operant.lang.numba_source import expression
 from operant.lang.source import composed_words, print_word, word_program
 from operant.lang.trace import INT
+from operant.vector.author_mistake import EndlessLoopError, RulesError
 from operant.vector.numba_jobs import work_source
 from operant.vector.numba_source import (
     EPISODE_BEGINS,
@@ -54,7 +56,7 @@ def draw_normal(stream):
 def array_kernels_source(
     rules: ArrayRules, version: str, fingerprint: str
 ) -> tuple[str, list[tuple[str, str, int]]]:
-    """The whole module, and the places where indices are looked at; equal rules, equal text."""
+    """The whole module, and the places that are looked at; equal rules, equal text."""
     library, compiled = rules.library(PythonText())
     name = rules.env.__qualname__
     parts = [HEADER.format(name=name, version=version, fingerprint=fingerprint), _WORDS]
@@ -83,11 +85,14 @@ def with_inner(words: set[str]) -> list[str]:
     return ordered
 
 
-def trouble_message(word: int, places: list[tuple[str, str, int]]) -> str:
-    """What `inside` noted: the place above 40 bits of the index."""
+def noted_error(word: int, places: list[tuple[str, str, int]]) -> RulesError | EndlessLoopError:
+    """What `inside` or `endless` noted: the place above 40 bits of the index."""
     index = (word & ((1 << 40) - 1)) - ((word >> 39 & 1) << 40)
-    line, array, size = places[(word >> 40) - 1]
-    return f"{line}: index {index} of {array} is outside 0..{size - 1}"
+    line, label, size = places[(word >> 40) - 1]
+    if size == 0:
+        text = f"{line}: {label} did not end within {MOST_PASSES} passes; {ADVICE}"
+        return EndlessLoopError(text)
+    return RulesError(f"{line}: index {index} of {label} is outside 0..{size - 1}")
 
 
 def _table(name: str, values: np.ndarray) -> str:

@@ -1,5 +1,5 @@
-"""What the printed functions of a state of arrays call: random numbers, and indices that are
-looked at.
+"""What the printed functions of a state of arrays call: random numbers, and indices and loops that
+are looked at.
 
 An environment's random numbers are a stream: word after word of `operant.vector.philox`, from
 block 0 of its episode and step on. The stream is ten words of memory: three of the counter, two of
@@ -14,6 +14,7 @@ from typing import Any
 
 from numba import float32, int64, njit, uint32, uint64
 
+from operant.lang.endless import MOST_PASSES
 from operant.lang.intrinsics import sqrt
 from operant.vector.numba_philox import philox
 
@@ -95,6 +96,19 @@ def inside(index, size, place, trouble):  # type: ignore[no-untyped-def]
 
 
 @njit(**_EXACT)
+def endless(passes, place, trouble):  # type: ignore[no-untyped-def]
+    """Whether to leave a loop after so many passes: it, or another one, made too many."""
+    if trouble[1] != 0:
+        return True
+    if passes < MOST_PASSES:
+        return False
+    trouble[1] = 1
+    if trouble[0] == 0:
+        trouble[0] = place << 40
+    return True
+
+
+@njit(**_EXACT)
 def whole64(x):  # type: ignore[no-untyped-def]
     """A float rounded towards zero; 0 if it is beyond 64 bits or not a number."""
     return int64(x) if abs(x) < float32(2.0**63) else int64(0)
@@ -133,5 +147,5 @@ def shift_right(a, n):  # type: ignore[no-untyped-def]
 
 
 __all__ = ["absolute", "begin", "draw", "draw_chance", "draw_integers", "draw_uniform"]
-__all__ += ["floor_divide", "floor_mod", "inside", "least", "most", "philox", "pick"]
+__all__ += ["endless", "floor_divide", "floor_mod", "inside", "least", "most", "philox", "pick"]
 __all__ += ["shift_left", "shift_right", "sqrt", "whole64"]

@@ -20,19 +20,23 @@ class RulesError(IndexError):
     """An index lay outside its array, in compiled code; the message begins with file and line."""
 
 
+class EndlessLoopError(RuntimeError):
+    """A ``while`` of an environment does not end; the message begins with file and line."""
+
+
 def env_mistake(error: BaseException) -> str | None:
     """The sentence for an error that an environment is to blame for, not its caller: one of its
     functions raised, or it cannot be compiled. None for all others."""
-    if isinstance(error, RulesError | CompileError):
+    if isinstance(error, RulesError | EndlessLoopError | CompileError):
         return str(error)
-    place = _place(error)
+    place = author_place(error)
     if place is None:
         return None
     file, line, name = place
     return f"{file}:{line}: {name}() raised {one_line(error)}"
 
 
-def _place(error: BaseException) -> tuple[str, int, str] | None:
+def author_place(error: BaseException) -> tuple[str, int, str] | None:
     """The author's line, in whatever module, that an error passed; None without one."""
     from operant.vector.array_reference import ArrayReferenceBackend
 

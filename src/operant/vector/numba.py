@@ -23,8 +23,7 @@ from operant.envs.native_rules import NativeRules
 from operant.envs.rules import Rules, TracedRules
 from operant.lang import intrinsics
 from operant.vector import array_words, numba_jobs, numba_philox
-from operant.vector.array_source import STREAM_WORDS, array_kernels_source, trouble_message
-from operant.vector.author_mistake import RulesError
+from operant.vector.array_source import STREAM_WORDS, array_kernels_source, noted_error
 from operant.vector.buffers import LANES, Arena, Buffers
 from operant.vector.compile_error import compiling
 from operant.vector.generated import load_module
@@ -134,13 +133,14 @@ class NumbaBackend:
 
         Raises:
             RulesError: an index lay outside its array; element 0 was used instead.
+            EndlessLoopError: a ``while`` made too many passes, and was left.
             RuntimeError: a library wrote something else than 0 or 1 to ``terminated``.
         """
         word = int(self._trouble[0])
         self._trouble[:] = 0
         if word and isinstance(self._rules, ArrayRules):
             _, places = array_kernels_source(self._rules, __version__, "")
-            raise RulesError(trouble_message(word, places))
+            raise noted_error(word, places)
         if word and isinstance(self._rules, NativeRules):
             raise RuntimeError(
                 f"{self._rules.library.path.name} wrote {word} to terminated, "

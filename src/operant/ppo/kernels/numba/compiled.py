@@ -18,6 +18,7 @@ from typing import Any
 
 import numba
 from llvmlite.binding import get_host_cpu_name
+from numba.core import config
 
 import operant
 from operant.child import python_command, python_environment
@@ -83,6 +84,8 @@ def _by_time(name: str) -> int:
 def _compile_elsewhere(names: Sequence[str]) -> subprocess.Popen[bytes] | None:
     """Compile into the cache in another process: Numba compiles one function at a time."""
     code = f"from {__name__} import load_unit\nfor name in {list(names)!r}: load_unit(name)"
+    if not config._config_fname:
+        code = f"from operant.child import ignore_numba_settings as ignore\nignore()\n{code}"
     nothing = subprocess.DEVNULL
     try:
         return subprocess.Popen(
