@@ -258,8 +258,6 @@ def test_an_environment_of_ones_own(cli, trained):
     assert "operant train file.py:Class --resume mine\n" in err
     out, _ = cli("train", target, "--resume", "mine", "--total-steps", "256")
     assert f"next: operant eval mine --env {target}\n" in out
-    _, err = cli("record", "mine", "--env", target, code=2)
-    assert "no render function" in err
 
 
 def test_a_number_that_is_not_finite_ends_with_code_3(cli, tmp_path, trained):
@@ -272,6 +270,8 @@ def test_a_number_that_is_not_finite_ends_with_code_3(cli, tmp_path, trained):
     assert "iteration 2: the reward of environment 0 is not finite: nan" in " ".join(err.split())
     assert "the checkpoint at step 256 is the last good one" in err
     assert list_checkpoints(find_run("nan").checkpoints)[-1].name.endswith("256")
+    _, err = cli("record", "nan", "--env", f"{file}:Poison", code=2)
+    assert "no render function" in err
 
 
 @pytest.mark.parametrize(
