@@ -52,6 +52,7 @@ class Curve:
     mean_return: np.ndarray  # Over the last 100 episodes; NaN before the first one ended.
     seconds: np.ndarray  # Since the run began.
     threshold: float | None  # The return from which the task counts as solved.
+    half: np.ndarray | None = None  # Of a mean over runs: half the width of its 95 % interval.
 
 
 def plot_runs(curves: Sequence[Curve], path: Path, *, title: str = "") -> None:
@@ -85,7 +86,7 @@ def draw_runs(curves: Sequence[Curve], *, title: str = "") -> Figure:
         right = _LEADER + _SAMPLE + _SPACE + max(label.width for label in labels) + _EDGE
         box = axes.get_position()
         axes.set_position((left / _WIDTH, box.y0, 1 - (left + right) / _WIDTH, box.height))
-        _draw_captions(figure, title)
+        _draw_captions(figure, title, any(run.half is not None for run in runs))
         lines = [_draw_curve(axes, run, line_style(index)) for index, run in enumerate(runs)]
         _place_labels(figure, axes, labels, lines)
         _draw_thresholds(axes, runs, lines)
@@ -110,9 +111,10 @@ def _finite(curve: Curve) -> Curve:
     if not kept.any():
         raise ValueError(f"run {curve.label} has no finished episodes yet")
     steps, mean_return, seconds = (array[kept] for array in arrays)
+    half = None if curve.half is None else np.asarray(curve.half, np.float64)[kept]
     solved = curve.threshold is not None and np.isfinite(curve.threshold)
     threshold = curve.threshold if solved else None
-    return Curve(curve.label, steps, mean_return, seconds, threshold)
+    return Curve(curve.label, steps, mean_return, seconds, threshold, half)
 
 
 def _smooth(values: Floats) -> Floats:
@@ -173,11 +175,12 @@ def _dress(axes: Axes) -> None:
     axes.set_xlabel("Environment steps", color=GRAY, fontsize=9, labelpad=6)
 
 
-def _draw_captions(figure: Figure, title: str) -> None:
+def _draw_captions(figure: Figure, title: str, band: bool) -> None:
     """What is drawn up the page, above the axes, and the title above that."""
     width, height = figure.get_size_inches()
     x, y = _EDGE / width, 1 - (_TOP - 0.3) / height
     caption = "Mean return of the last 100 episodes"
+    caption += "; the band is the 95 % interval of the mean over the runs" if band else ""
     if not title:
         figure.text(x, y, caption, fontsize=9, color=GRAY, va="top")
         return
@@ -196,6 +199,8 @@ def _set_limits(axes: Axes, runs: Sequence[Curve]) -> None:
     last = max(run.steps.max() for run in runs)
     axes.set_xlim(0.0, last if last > 0 else 1.0)
     values = [run.mean_return for run in runs]
+    values += [run.mean_return + run.half for run in runs if run.half is not None]
+    values += [run.mean_return - run.half for run in runs if run.half is not None]
     values += [np.array([run.threshold]) for run in runs if run.threshold is not None]
     low, high = min(v.min() for v in values), max(v.max() for v in values)
     air = 0.07 * (high - low) or 0.1 * abs(high) or 1.0
@@ -204,7 +209,12 @@ def _set_limits(axes: Axes, runs: Sequence[Curve]) -> None:
 
 def _draw_curve(axes: Axes, run: Curve, style: dict[str, Any]) -> Floats:
     """Draw one run, faint as it is and strong as it tends; the strong line [n, 2]."""
-    values = run.mean_return
+    values, half = run.mean_return, run.half
+    if half is not None:
+        many = len(values) >= _MANY_POINTS
+        middle, reach = (_smooth(values), _smooth(half)) if many else (values, half)
+        edges = middle - reach, middle + reach
+        axes.fill_between(run.steps, *edges, color=style["color"], alpha=0.18, lw=0, zorder=1.5)
     if len(values) >= _MANY_POINTS:
         axes.plot(run.steps, values, color=style["color"], alpha=0.22, linewidth=0.8, zorder=2)
         values = _smooth(values)

@@ -13,7 +13,8 @@ import pytest
 
 from operant import paths
 from operant.cli import main
-from operant.cli.play import find_env, make_app
+from operant.cli.play import make_app
+from operant.cli.target import load_env
 from operant.vector.compile_error import FallbackWarning
 from operant.vector.watch import WATCH
 
@@ -140,7 +141,7 @@ def test_play(mistake: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
             for _ in range(10):
                 await pilot.press("0")
 
-    app = make_app(find_env(f"{ENVS}:Always"), 0)
+    app = make_app(load_env(f"{ENVS}:Always"), 0)
     monkeypatch.setattr(type(app), "run", lambda app: asyncio.run(played(app)))
     for stream in ("stdin", "stdout", "stderr"):
         monkeypatch.setattr(f"sys.{stream}.isatty", lambda: True, raising=False)

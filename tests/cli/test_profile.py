@@ -216,7 +216,8 @@ def test_trend(profile: Profile) -> None:
     (FOLDER / "old.json").write_text(json.dumps(data))
     code, out, err = profile("--trend")
     assert code == 0, err
-    assert re.search(r"CartPole-v1 +trainer +[0-9a-f]{12} +2 +0123456 ", out)
+    assert re.search(r"^CartPole-v1 on machine [0-9a-f]{12}$", out, re.MULTILINE)
+    assert re.search(r"^trainer +2 +0123456 ", out, re.MULTILINE)
     with Image.open(FOLDER / "trend.png") as picture:
         assert picture.size[0] > 1000
     code, out, _ = profile("--trend", str(FOLDER), "--out", "speed.svg", "--json")

@@ -119,7 +119,9 @@ def test_train_ends_with_one_object(trained, home):
 def test_train_speaks_to_people_too(cli):
     out, err = cli("train", "CartPole-v1", *SMALL, "--total-steps", "1e2", "--seed", "3")
     assert "not solved: return" in out
-    assert "(475 needed); 128 steps in" in out
+    assert " greedy, " in out
+    assert " sampled (475 needed)\nover 5 episodes each; 128 steps in" in out
+    assert max(map(len, out.splitlines())) <= 80
     assert "CartPole-v1 on cpu, 8 environments" in err
     assert "engine eager: " in err
     run = find_run("latest")
@@ -138,8 +140,14 @@ def test_eval(cli, trained):
     assert again == found
     drawn = json.loads(cli("eval", "base", "--episodes", "7", "--stochastic", "--json")[0])
     assert drawn["mean_return"] != found["mean_return"]
+    assert (found["deterministic"], drawn["deterministic"], drawn["sampled"]) == (True, False, None)
+    assert {name: drawn[name] for name in found["sampled"]} == found["sampled"]
+    alone = json.loads(cli("eval", "base", "--episodes", "7", "--greedy", "--json")[0])
+    assert alone == {**found, "sampled": None}
     path = list_checkpoints(find_run("base").checkpoints)[0]
-    assert "7 episodes: return" in cli("eval", str(path), "--episodes", "7")[0]
+    out, _ = cli("eval", str(path), "--episodes", "7")
+    assert "CartPole-v1, 7 episodes, checkpoint 000000000000\ngreedy   return" in out
+    assert "sampled  return" in out
     assert "return" in cli("eval", str(find_run("base").path), "--episodes", "2")[0]
 
 
@@ -250,8 +258,6 @@ def test_an_environment_of_ones_own(cli, trained):
     assert "operant train file.py:Class --resume mine\n" in err
     out, _ = cli("train", target, "--resume", "mine", "--total-steps", "256")
     assert f"next: operant eval mine --env {target}\n" in out
-    _, err = cli("record", "mine", "--env", target, code=2)
-    assert "no render function" in err
 
 
 def test_a_number_that_is_not_finite_ends_with_code_3(cli, tmp_path, trained):
@@ -264,6 +270,8 @@ def test_a_number_that_is_not_finite_ends_with_code_3(cli, tmp_path, trained):
     assert "iteration 2: the reward of environment 0 is not finite: nan" in " ".join(err.split())
     assert "the checkpoint at step 256 is the last good one" in err
     assert list_checkpoints(find_run("nan").checkpoints)[-1].name.endswith("256")
+    _, err = cli("record", "nan", "--env", f"{file}:Poison", code=2)
+    assert "no render function" in err
 
 
 @pytest.mark.parametrize(
@@ -286,7 +294,7 @@ def test_a_number_that_is_not_finite_ends_with_code_3(cli, tmp_path, trained):
         (["train", "--resume", "base", "--run-id", "x"], "--run-id names a new run"),
         (["train", "--resume", "base", "--seed", "3"], "run.seed cannot change"),
         (["train", "--resume", "base", "--checkpoint", "7"], "7"),
-        (["train", "CartPole-v1", "--checkpoint", "7"], "name the run to resume"),
+        (["train", "CartPole-v1", "--checkpoint", "7"], "--checkpoint says where to go on"),
         (["train", "--set", "env.id=5"], "unknown environment '5'"),
         (["train", "CartPole-v1", "--set", "env.params.gravty=1"], "gravity"),
         (["train", "CartPole-v1", "--set", "policy.squash=true"], "squash is for Box actions"),
@@ -346,7 +354,7 @@ def test_without_a_time_limit(cli, trained, tmp_path):
     (tmp_path / "endless.py").write_text(ENDLESS)
     target = f"{tmp_path / 'endless.py'}:Endless"
     out, _ = cli("train", target, *SMALL, "--total-steps", "128", "--run-id", "endless")
-    assert "not evaluated; no episode has ended; 128 steps" in out
+    assert "not evaluated; no episode has ended\n128 steps in" in out
     where = ["endless", "--env", target]
     _, err = cli("eval", *where, "--episodes", "3", code=2)
     assert "has no time limit" in err
@@ -440,7 +448,7 @@ def test_an_interrupt_leaves_out_the_evaluation(cli, trained, monkeypatch):
 
 
 def test_an_interrupt_at_another_time_says_what_was_saved(cli, trained, monkeypatch):
-    def interrupted(*arguments):
+    def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Session, "report", interrupted)

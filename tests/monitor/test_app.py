@@ -236,6 +236,36 @@ def test_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
     drive(keys)
 
 
+@pytest.mark.parametrize(
+    ("width", "heads"),
+    [
+        (110, "run env status done steps/s return"),
+        (90, "run env status done steps/s return"),  # without bars
+        (80, "run status done steps/s return"),
+        (60, "run status done steps/s return"),  # names with a gap
+    ],
+)
+def test_the_list_has_the_columns_there_is_room_for(width: int, heads: str) -> None:
+    made("cartpole-v1-20261118-014403-seed0")
+
+    async def look(pilot: Pilot[None]) -> None:
+        await until(lambda: "finished" in text(pilot))
+        lines = text(pilot).splitlines()
+        assert lines[0].split() == heads.split()
+        assert lines[1].rstrip().endswith("375")  # the return, whole
+        assert ("█" in lines[1]) == (width == 110)
+        assert ("014403-seed0" if width >= 80 else "…") in lines[1]
+        await until(lambda: "open" in text(pilot))  # the key that does it is shown
+        table = pilot.app.screen.query_one(DataTable)
+        assert table.virtual_size.width <= width
+
+    async def begin() -> None:
+        async with MonitorApp().run_test(size=(width, 24)) as pilot:
+            await look(pilot)
+
+    asyncio.run(begin())
+
+
 def test_a_run_without_metrics_is_a_sentence() -> None:
     run = Run.create("empty")
 

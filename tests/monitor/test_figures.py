@@ -23,7 +23,7 @@ from operant.monitor.figures import (
     split,
     status_text,
 )
-from operant.monitor.panels import machine
+from operant.monitor.panels import large_figures, machine
 from operant.monitor.source import View
 
 NAN, INF = math.nan, math.inf
@@ -237,3 +237,12 @@ def test_metric_names() -> None:
     found = metric_names(view(**dict.fromkeys(names, 0.0)))
     assert found == ["mean_return", "sps", "kl", "zebra", "apple"]
     assert metric_names(view(loss=1.0, **{"return": 2.0})) == ["return", "loss"]
+
+
+def test_an_evaluation_stays_until_the_next_one() -> None:
+    table = {"eval/return": np.array([NAN, 7.5, NAN]), "mean_return": np.array([1.0, 2.0, 3.0])}
+    seen = View("one", "running", table=table)
+    assert seen.newest("eval/return") == 7.5
+    assert math.isnan(seen.newest("nothing"))
+    assert "return 3  eval 7.5" in large_figures(seen, 80).plain
+    assert "eval" not in large_figures(view(mean_return=3.0), 80).plain

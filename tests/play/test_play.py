@@ -14,7 +14,8 @@ from textual.pilot import Pilot
 from textual.widgets import Static
 
 from operant.cli import main
-from operant.cli.play import find_env, make_app
+from operant.cli.play import make_app
+from operant.cli.target import load_env
 from operant.envs import prospector_map as belt
 from operant.envs.cartpole import CartPole
 from operant.envs.prospector import SEASON, Prospector
@@ -131,6 +132,42 @@ def test_prospector_fits_any_terminal(size: tuple[int, int]) -> None:
     drive(app, look, size)
 
 
+def test_a_narrow_screen_shows_one_table_and_says_where_the_other_is() -> None:
+    app = prospector()
+
+    def shows() -> set[str]:
+        tables = {name: app.query_one(f"#{name}", Static) for name in ("sites", "market")}
+        assert not app.in_turn or "v: " in "".join(str(t.border_subtitle) for t in tables.values())
+        return {name for name, table in tables.items() if table.display and table.size.height}
+
+    async def look(pilot: Pilot[None]) -> None:
+        assert shows() == {"market"}  # docked
+        assert "v sites" in shown(app, "menu")
+        await pilot.press("v")
+        await pilot.pause()
+        assert shows() == {"sites"}
+        assert "v markets" in shown(app, "menu")
+        await pilot.press("v", "t")  # where to fly is chosen by the sites
+        await pilot.pause()
+        assert shows() == {"sites"}
+        lines = [line.strip() for line in shown(app, "menu").splitlines()]
+        assert [line for line in lines if line.endswith((" m", " n"))] == []  # a key and its name
+        assert any(line.startswith("n Nether") for line in lines)
+        await pilot.press("escape")
+        await pilot.pause()
+        assert shows() == {"market"}
+        for size in ((80, 44), (130, 24)):  # room for both
+            await pilot.resize_terminal(*size)
+            for _ in range(50):
+                await pilot.pause()
+                if shows() == {"sites", "market"}:
+                    break
+            assert shows() == {"sites", "market"}
+            assert "v " not in shown(app, "menu")
+
+    drive(app, look, (80, 24))
+
+
 def test_q_leaves_also_from_a_menu() -> None:
     app = prospector()
 
@@ -185,7 +222,7 @@ def test_a_row_of_a_shrunk_picture_has_the_means() -> None:
     "name", ["Prospector", "prospector", "Prospector-v0", "operant/Prospector-v0"]
 )
 def test_names(name: str) -> None:
-    assert find_env(name) is Prospector
+    assert load_env(name) is Prospector
 
 
 @pytest.mark.parametrize(

@@ -107,9 +107,13 @@ def test_every_option_is_written_once_with_its_help() -> None:
     lines = to_toml(Config()).splitlines()
     for name, text in option_names().items():
         key = name.partition(".")[2]
-        assert (
-            sum(line.startswith(f"{key} = ") and line.endswith(f"# {text}") for line in lines) == 1
-        )
+        (at,) = [k for k, line in enumerate(lines) if line.startswith(f"{key} = ")]
+        comments = [lines[at].partition("# ")[2]]
+        for line in lines[at + 1 :]:
+            if not line.strip().startswith("#"):
+                break
+            comments.append(line.strip().removeprefix("# "))
+        assert " ".join(comments) == text
     assert [line for line in lines if line.startswith("[")] == [
         "[env]",
         "[policy]",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from operant.envs.env import Env
     from operant.ppo.agent import Agent
     from operant.ppo.config import Config
+    from operant.runs.directory import Run
 
 
 @dataclass(frozen=True)
@@ -31,18 +32,52 @@ def open_agent(name: str, checkpoint: str = "latest", env: str = "") -> Opened:
         UserError: there is none, or it is damaged.
     """
     from operant.cli.target import load_env
-    from operant.ppo.snapshot import load_agent, locate
-    from operant.runs.directory import find_run
+    from operant.ppo.snapshot import load_agent
 
     with mistakes():
-        path = Path(name)
-        if name != "latest" and (path / "manifest.json").is_file() and checkpoint != "latest":
-            raise UserError(f"{name} is itself a checkpoint; leave out --checkpoint")
-        if name == "latest" or not _is_checkpoint_folder(path):
-            path = find_run(name).path
-        found = locate(path, checkpoint)
+        _, found = find_policy(name, checkpoint)
         agent, config, chosen = load_agent(found, load_env(env) if env else None)
     return Opened(agent, config, chosen, found)
+
+
+def find_policy(name: str, checkpoint: str = "latest") -> tuple[str, Path]:
+    """The run, by its own name, and the checkpoint that `name` means; see `open_agent`.
+
+    Raises:
+        UserError, ValueError: there is none.
+    """
+    from operant.ppo.snapshot import locate
+
+    path = Path(name)
+    if name != "latest" and (path / "manifest.json").is_file() and checkpoint != "latest":
+        raise UserError(f"{name} is itself a checkpoint; leave out --checkpoint")
+    if name != "latest" and _is_checkpoint_folder(path):
+        return name, locate(path, checkpoint)
+    run = _find_run(name)
+    return run.id, locate(run.path, checkpoint)
+
+
+def _find_run(name: str) -> Run:
+    """As `find_run`; who names an environment is told which run of it there is."""
+    import gymnasium
+
+    from operant.cli.target import env_name, is_registered, load_env
+    from operant.runs.directory import find_run, list_runs
+    from operant.runs.summary import config_tables
+
+    try:
+        return find_run(name)
+    except ValueError:
+        env = env_name(name)
+        if is_registered(env):
+            ids = ((run.id, config_tables(run)) for run in reversed(list_runs()))
+            newest = next((one for one, c in ids if c.get("env", {}).get("id") == env), None)
+            hint = f"train it first: operant train {env}"
+            hint = f"its newest run is {newest}" if newest else hint
+            raise UserError(f"{name} is an environment, not a run; {hint}") from None
+        if name in gymnasium.registry:
+            load_env(name)  # raises: says what can be trained
+        raise
 
 
 def _is_checkpoint_folder(path: Path) -> bool:

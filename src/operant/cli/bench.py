@@ -59,9 +59,9 @@ def env(
 ) -> None:
     """Environment steps per second: ours and others', taking turns, median of several rounds."""
     from operant.bench.env import contenders, measure, records
-    from operant.cli.target import load_env
+    from operant.cli.target import env_name, load_env
 
-    chosen = env_ids or ["CartPole-v1"]
+    chosen = [env_name(name) for name in env_ids or ["CartPole-v1"]]
     names = [peer for peer in peers.split(",") if peer]
     with mistakes():
         everyone = contenders(
@@ -135,13 +135,38 @@ def _print_table(found: list[dict[str, Any]]) -> None:
         output.print("x gymCP: against Gymnasium's NumPy CartPole of the same size", style="dim")
 
 
+_MOST_ON_ITS_SIDE = 4
+
+
 def print_figures(heads: list[str], rows: list[list[str]]) -> None:
-    """A table of two columns of names, then figures; ours are bold."""
+    """A table of two columns of names, then figures; ours are bold.
+
+    Where that is wider than the screen it lies on its side: a line a figure. No figure is cut.
+    """
     table = Table(box=None, pad_edge=False, padding=(0, 1))
     for k, head in enumerate(heads):
         table.add_column(head, justify="left" if k < 2 else "right", no_wrap=True)
     for cells in rows:
         table.add_row(*cells, style="bold" if cells[0].startswith("operant") else "")
-    needed = sum(max(len(cells[k]) for cells in [heads, *rows]) + 2 for k in range(len(heads)))
-    screen = output if needed <= output.width else Console(width=needed)  # never cut a figure
-    screen.print(table)
+    on_its_side = Table(box=None, pad_edge=False, padding=(0, 1))
+    for k, head in enumerate((heads[0], *(cells[0] for cells in rows))):
+        on_its_side.add_column(head, justify="right" if k else "left", no_wrap=True)
+    for k, head in enumerate(heads[1:], 1):
+        on_its_side.add_row(head, *(cells[k] for cells in rows))
+    if len(rows) <= _MOST_ON_ITS_SIDE:
+        print_whole(table, on_its_side)
+    else:
+        print_whole(table)
+
+
+def print_whole(*tables: Table) -> int:
+    """Print the first of the tables that fits the screen; which one that was.
+
+    If none does, the last goes beyond it. Where there is no screen, the first is printed.
+    """
+    needed = [Console(width=10_000).measure(table).maximum for table in tables]
+    fitting = (k for k, width in enumerate(needed) if width <= output.width)
+    chosen = next(fitting, len(tables) - 1) if output.is_terminal else 0
+    screen = output if needed[chosen] <= output.width else Console(width=needed[chosen])
+    screen.print(tables[chosen])
+    return chosen

@@ -44,13 +44,14 @@ def ppo(
     from operant.bench.peers import Setting
     from operant.bench.ppo import contenders, measure, records, usual_peers
     from operant.cli.bench import show_progress, write_results
+    from operant.cli.target import env_name
 
     names = [peer for peer in peers.split(",") if peer]
     with mistakes():
         names = names or usual_peers(device, engine)
         everyone = contenders(
             Setting(
-                env_id,
+                env_name(env_id),
                 num_envs,
                 num_steps,
                 epochs,

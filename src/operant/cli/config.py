@@ -27,10 +27,11 @@ def config(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of TOML.")] = False,
 ) -> None:
     """Print the resolved configuration of an environment as TOML: edit it, pass it to train."""
-    from operant.cli.target import load_env
+    from operant.cli.target import env_name, load_env
     from operant.ppo.config_file import parsed_settings, read_config, resolved, to_toml
 
     with mistakes():
+        env = env_name(env)
         load_env(env)
         values = {} if file is None else read_config(file)
         found = resolved(env, values, parsed_settings(settings or []), {"env.id": env})

@@ -29,7 +29,10 @@ def play(
 
     Prospector has panels of its own; of others with Discrete actions you see the picture.
     """
-    target = find_env(env)
+    from operant.cli.target import load_env
+
+    with mistakes():
+        target = load_env(env)
     if not hasattr(target, "render"):
         raise UserError(f"{env} has no render function, so there is nothing to see")
     with mistakes():
@@ -41,22 +44,6 @@ def play(
         if app.game.failure is not None:  # type: ignore[attr-defined]
             raise app.game.failure  # type: ignore[attr-defined]
     output.print(f"score {app.game.score:.2f} after {app.game.steps} steps", highlight=False)  # type: ignore[attr-defined]
-
-
-def find_env(name: str) -> type[Env]:
-    """The environment of an id; also of the name alone, as in ``Prospector``.
-
-    Raises:
-        UserError: nothing of that name.
-    """
-    from operant.cli.target import load_env
-    from operant.envs.registry import env_ids, get_env
-
-    bare = name.removeprefix("operant:").removeprefix("operant/").lower()
-    for env_id in reversed(env_ids()):
-        if bare in (env_id.lower(), env_id.rpartition("-v")[0].lower()):
-            return get_env(env_id)
-    return load_env(name)
 
 
 def make_app(env: type[Env], seed: int | None) -> App[None]:

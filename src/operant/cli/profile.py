@@ -135,7 +135,7 @@ def _job(
 ) -> Job:
     """What the command line asks for."""
     from operant.bench.profile import Job
-    from operant.cli.target import load_env
+    from operant.cli.target import env_name, load_env
     from operant.ppo.config_file import parsed_settings, read_config, resolved
 
     with mistakes():
@@ -143,6 +143,7 @@ def _job(
         values |= parsed_settings(settings)
         named = {"env.num_envs": num_envs, "run.device": device, "run.engine": engine}
         values |= {name: value for name, value in named.items() if value}
+        env = env_name(env)
         job = Job(load_env(env), resolved(env, values, {"env.id": env}))
     with errors.status("starting: loading PyTorch"):
         import operant.ppo.trainer  # noqa: F401  (seconds, the first time)

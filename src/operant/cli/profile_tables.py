@@ -82,12 +82,25 @@ def print_comparison(found: dict[str, Any]) -> None:
 
 
 def print_trend(records: list[dict[str, Any]]) -> None:
-    """A row for each line of the chart."""
+    """A row for each line of the chart; what all lines have in common stands above."""
+    common = {key: {line[key] for line in records} for key in ("env", "machine")}
+    named = [key for key, values in common.items() if len(values) > 1]
+    above = [next(iter(values)) for values in common.values() if len(values) == 1]
+    if above:
+        _say(" on machine ".join(above) if len(above) == 2 else above[0])
     rows = []
     for line in records:
         first, last = line["points"][0], line["points"][-1]
-        row = [line["env"], line["mode"], line["machine"], str(len(line["points"]))]
-        row += [first["commit"], short(first["sps"]), last["commit"], short(last["sps"])]
+        row = [line["mode"], *(line[key] for key in named), str(len(line["points"]))]
+        row += [_commit(first["commit"]), short(first["sps"])]
+        row += [_commit(last["commit"]), short(last["sps"])]
         rows.append([*row, f"{line['change']:+.1%}"])
-    heads = ["env", "mode", "machine", "runs", "first", "steps/s", "last", "steps/s", "change"]
-    _figures(heads, rows)
+    _figures(["mode", *named, "runs", "first", "steps/s", "last", "steps/s", "change"], rows)
+    if any(cell.endswith("*") for row in rows for cell in row):
+        _say("*: with changes that were not committed", "dim")
+
+
+def _commit(name: str) -> str:
+    """Seven digits, and a star for what was not committed."""
+    digits, dirty, _ = name.partition("-dirty")
+    return digits[:7] + ("*" if dirty else "")

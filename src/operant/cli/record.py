@@ -27,13 +27,15 @@ def record(
     out: Annotated[
         Path, Option(metavar="FILE", help="agent.gif, agent.mp4 (needs ffmpeg) or agent.png.")
     ] = Path("agent.gif"),
-    episodes: Annotated[int, Option(min=1, help="Episodes, one after the other.")] = 1,
-    seconds: Annotated[float, Option(min=0.1, max=3600, help="At most so long a film.")] = 20.0,
+    episodes: Annotated[int, Option(min=1, metavar="N", help="Episodes, one after the other.")] = 1,
+    seconds: Annotated[
+        float, Option(min=0.1, max=3600, metavar="S", help="At most so long a film.")
+    ] = 20.0,
     deterministic: Annotated[
         bool,
         Option("--deterministic/--stochastic", help="The most probable actions, or samples."),
     ] = True,
-    seed: Annotated[int, Option(min=0, help="Which episodes.")] = 0,
+    seed: Annotated[int, Option(min=0, metavar="N", help="Which episodes.")] = 0,
     max_episode_steps: Annotated[
         int | None, Option(min=1, metavar="N", help="Another time limit than the environment's.")
     ] = None,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from operant.cli.screen import UserError, literal, mistakes, output, short, verb
+
+if TYPE_CHECKING:
+    from operant.runs.summary import Summary
 
 app = typer.Typer(
     help="List the runs, or remove some.",
@@ -39,25 +41,44 @@ def runs(
         where = literal(runs_folder())
         output.print(f"no runs yet in {where}; start one: operant train CartPole-v1")
         return
+    from operant.cli.bench import print_whole
+
+    shown = _COLUMNS[print_whole(*(_table(found, columns) for columns in _COLUMNS))]
+    left_out = [name for name in _COLUMNS[0] if name not in shown]
+    if left_out:
+        text = f"in a wider terminal, and with --json: {', '.join(left_out)}"
+        output.print(text, style="dim", highlight=False)
+
+
+_COLUMNS = (
+    ("run", "env", "state", "steps", "return", "seconds"),
+    ("run", "env", "state", "steps", "return"),
+    ("run", "state", "steps", "return"),  # its name begins with the environment, as a rule
+    ("run", "state", "return"),
+    ("run", "state"),
+)
+"""What there may be room for: names stay whole, to be copied."""
+_COLOURS = {"running": "cyan", "starting": "cyan", "saving": "cyan", "finished": "green"}
+_COLOURS |= {"failed": "red", "stale": "yellow"}
+
+
+def _table(found: list[Summary], columns: tuple[str, ...]) -> Table:
     table = Table(box=None, pad_edge=False)
-    for name in ("run", "env", "state", "steps", "return", "seconds"):
+    for name in columns:
         right = name in ("steps", "return", "seconds")
         table.add_column(name, justify="right" if right else "left", no_wrap=True)
-    colours = {"running": "cyan", "starting": "cyan", "saving": "cyan", "finished": "green"}
-    colours |= {"failed": "red", "stale": "yellow"}
     for one in found:
-        colour = colours.get(one.state or "", "default")
-        table.add_row(
-            f"[bold]{literal(one.run_id)}[/bold]",
-            literal(one.env or "?"),
-            f"[{colour}]{one.state or '?'}[/{colour}]",
-            "-" if one.steps is None else short(one.steps),
-            "-" if one.mean_return is None else f"{one.mean_return:.1f}",
-            "-" if one.seconds is None else f"{one.seconds:.1f}",
-        )
-    needed = Console(width=1000).measure(table).maximum
-    screen = output if needed <= output.width else Console(width=needed)  # names stay whole
-    screen.print(table)
+        colour = _COLOURS.get(one.state or "", "default")
+        cells = {
+            "run": f"[bold]{literal(one.run_id)}[/bold]",
+            "env": literal(one.env or "?"),
+            "state": f"[{colour}]{one.state or '?'}[/{colour}]",
+            "steps": "-" if one.steps is None else short(one.steps),
+            "return": "-" if one.mean_return is None else f"{one.mean_return:.1f}",
+            "seconds": "-" if one.seconds is None else f"{one.seconds:.1f}",
+        }
+        table.add_row(*(cells[name] for name in columns))
+    return table
 
 
 @app.command("rm", epilog="Example:  operant runs rm cartpole-v1-20261115-060000")

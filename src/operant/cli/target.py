@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.machinery
 import importlib.util
+import re
 import sys
 import traceback
 from collections.abc import Iterator
@@ -14,21 +15,49 @@ from types import ModuleType
 
 from operant.cli.screen import UserError
 from operant.envs.env import Env, check_complete
-from operant.envs.registry import get_env
+from operant.envs.registry import env_ids, get_env
 
 _LIBRARIES = (".so", ".dylib", ".dll")
+_ID = re.compile(r"(?:[\w-]+/)?[\w.-]+-v\d+")
+"""What Gymnasium's ids look like, those of namespaces such as ``ALE/Pong-v5`` included."""
+
+
+def env_name(target: str) -> str:
+    """The id meant by a name without its version, ``CartPole``, or in another case, ``pendulum``.
+
+    Of several versions the one registered last. What is no such name stays as it is.
+    """
+    bare = target.removeprefix("operant:").removeprefix("operant/")
+    for env_id in reversed(env_ids()):
+        if bare in (env_id, env_id.rpartition("-v")[0]):
+            return env_id
+    for env_id in reversed(env_ids()):
+        if bare.lower() in (env_id.lower(), env_id.rpartition("-v")[0].lower()):
+            return target if _looks_like_module(target) else env_id
+    return target
+
+
+def is_registered(env_id: str) -> bool:
+    """Whether an environment is known by its id, so that no code need be named."""
+    try:
+        get_env(env_id)
+    except ValueError:
+        return False
+    return True
 
 
 def load_env(target: str) -> type[Env]:
     """The class named by an id, ``module:Class``, ``path/to/file.py:Class`` or a shared library.
 
-    The class may be left out where the module defines one environment only.
+    An id may lack its version, see `env_name`. The class may be left out where the module defines
+    one environment only.
 
     Raises:
         UserError: nothing of that name.
         LanguageError: the environment's definition was refused.
         NativeError: the library was refused.
     """
+    target = env_name(target)
     if target.endswith(_LIBRARIES):
         return _load_library(target)
     name, _, cls_name = target.partition(":")
@@ -36,8 +65,9 @@ def load_env(target: str) -> type[Env]:
         try:
             return get_env(target)
         except ValueError as error:
-            yours = "module:Class, path/to/file.py:Class or path/to/libgame.so"
-            raise UserError(f"{error} Your own: {yours}") from None
+            yours = " Your own: module:Class, path/to/file.py:Class or path/to/libgame.so"
+            near = str(error).endswith("?")  # else the sentence says what can be trained
+            raise UserError(f"{error}{yours if near else ''}") from None
     module = _load_module(name)
     found = {
         key: value
@@ -102,8 +132,10 @@ def _load_library(name: str) -> type[Env]:
 
 
 def _looks_like_module(name: str) -> bool:
-    if name.endswith(".py") or "/" in name.removeprefix("operant/"):
+    if name.endswith(".py"):
         return True
+    if "/" in name.removeprefix("operant/"):
+        return not _ID.fullmatch(name)
     with _on_path(0):
         return name.isidentifier() and importlib.util.find_spec(name) is not None
 

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import signal
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -26,15 +21,27 @@ from operant.cli.screen import (
     mistakes,
     output,
     printable,
-    short,
 )
+from operant.cli.train_report import Advice, print_report, saved
+from operant.cli.train_signals import Signals
 
 if TYPE_CHECKING:
-    from operant.ppo.evaluate import Evaluation
+    from operant.ppo.evaluate import Evaluated
+    from operant.ppo.init_from import Origin
     from operant.ppo.session import Session
 
-EXAMPLE = "Example:  operant train CartPole-v1 --seed 1 --set ppo.learning_rate=1e-3"
-_SHOW_CURSOR = "\x1b[?25h"
+EXAMPLE = "Example:  operant train CartPole --seed 1 --num-envs 64 --learning-rate 1e-3"
+_SHORT_FOR = {
+    "seed": "run.seed",
+    "total-steps": "run.total_steps",
+    "num-envs": "env.num_envs",
+    "learning-rate": "ppo.learning_rate",
+    "threads": "run.threads",
+    "eval-every": "run.eval_every",
+    "device": "run.device",
+    "engine": "run.engine",
+}
+"""Switches that are another name of an option."""
 
 
 def train(
@@ -49,17 +56,37 @@ def train(
         Option("--set", metavar="NAME=VALUE", help="One value, such as ppo.clip=0.1; repeatable."),
     ] = None,
     seed: Annotated[int | None, Option(help="The same seed gives the same run.")] = None,
+    seeds: Annotated[
+        int | None,
+        Option(min=2, max=1000, metavar="N", help="N runs with seeds of their own."),
+    ] = None,
     total_steps: Annotated[
-        str, Option(metavar="N", help="Environment steps in all, such as 1e6.")
+        str,
+        Option(
+            "--total-steps", "--timesteps", metavar="N", help="Environment steps in all: 1e6, say."
+        ),
+    ] = "",
+    num_envs: Annotated[
+        int | None, Option(metavar="N", help="Environments that step together.")
+    ] = None,
+    learning_rate: Annotated[float | None, Option(metavar="X", help="Adam's step size.")] = None,
+    threads: Annotated[
+        int | None, Option(metavar="N", help="That train on a CPU; 0: what proves fastest.")
+    ] = None,
+    eval_every: Annotated[
+        str, Option(metavar="N", help="Steps between evaluations while it trains.")
     ] = "",
     device: Annotated[str, Option(help="auto, cpu, cuda or cuda:N.")] = "",
     engine: Annotated[str, Option(help="auto, eager, graph or fused.")] = "",
     run_id: Annotated[str, Option(metavar="NAME", help="Name of the new run.")] = "",
+    init_from: Annotated[
+        str, Option(metavar="RUN", help="Start from the weights of a run, or of a checkpoint.")
+    ] = "",
     resume: Annotated[
         str, Option(metavar="RUN", help="Continue a run: its name, or 'latest'.")
     ] = "",
     checkpoint: Annotated[
-        str, Option(metavar="STEP", help="With --resume: from this one; also 'best'.")
+        str, Option(metavar="STEP", help="With --resume or --init-from: this one; also 'best'.")
     ] = "latest",
     detach: Annotated[
         bool, Option("--detach", help="Train in the background; print the run's name.")
@@ -71,59 +98,108 @@ def train(
 ) -> None:
     """Train a policy with PPO: a run directory with metrics and checkpoints, then an evaluation.
 
-    Ctrl-C finishes the iteration and saves; a second one stops at once. Exit code 3: a number was
-    not finite (NaN); the last good checkpoint is kept.
+    Ctrl-C finishes the iteration and saves; a second one stops at once.
+    Exit code 3: a number was not finite (NaN); the last good checkpoint is kept.
     """
+    words = (seed, total_steps, num_envs, learning_rate, threads, eval_every, device, engine)
+    short_for = dict(zip(_SHORT_FOR, words, strict=True))
+    typed = {name: word for name, word in short_for.items() if word not in (None, "")}
+    given = Given(env, config, settings or [], typed, init_from, checkpoint)
     with mistakes():
-        values = _values(config, settings or [], seed, total_steps, device, engine)
-    if not env and not resume and "env.id" not in values:
-        raise UserError("name an environment, such as CartPole-v1, or a run to --resume")
-    if resume and run_id:
-        raise UserError("--run-id names a new run; --resume continues one under its own name")
-    if checkpoint != "latest" and not resume:
-        raise UserError("--checkpoint says where to go on with --resume; name the run to resume")
+        values = given.values()
+    _check(given, values, seeds, run_id, resume)
     if detach or watch:
-        given = _Given(env, config, settings or [], seed, total_steps, device, engine, checkpoint)
-        _in_background(given, run_id, resume, watch, as_json)
+        _in_background(given, run_id, resume, seeds, watch, as_json)
         return
     with errors.status("starting: loading PyTorch"):
         import operant.ppo.session  # noqa: F401  (seconds, the first time)
-    text = "starting: compiling the environment (once for each definition)"
-    with compile_status(text), mistakes():
-        session = _open(env, values, run_id, resume, checkpoint)
-        advice = _Advice.of(session, env or str(values.get("env.id", "")), resume)
-    try:
-        _train(session, advice, as_json)
-    except KeyboardInterrupt:  # before or after the time in which signals are handled
-        arrived()
-        raise Interrupted(f"interrupted; {_saved(session)}; {advice.resume}") from None
+    if seeds is not None:
+        from operant.cli.train_seeds import train_seeds
+
+        train_seeds(given, values, seeds, run_id, as_json)
+        return
+    session = opened(given, values, run_id, resume)
+    advice = Advice.of(session, given.target(values), resume)
+    report = trained(session, advice).report
+    if as_json:
+        print(json.dumps(report))
+    else:
+        print_report(report, advice, session.evaluator is not None)
 
 
-class _Given(NamedTuple):
-    """What the user typed, to be typed again."""
+class Given(NamedTuple):
+    """What the user typed about a run: to be read, or to be typed again."""
 
     env: str
     config: Path | None
     settings: list[str]
-    seed: int | None
-    total_steps: str
-    device: str
-    engine: str
+    typed: dict[str, Any]
+    """Switches of `_SHORT_FOR`, by name."""
+    init_from: str
     checkpoint: str
 
+    def values(self) -> dict[str, Any]:
+        """By dotted name; switches win over --set, --set over the file.
+
+        Raises:
+            ValueError: an unknown name or a bad value.
+        """
+        from operant.ppo.config_file import parsed_settings, read_config
+
+        values = {} if self.config is None else read_config(self.config)
+        values |= parsed_settings(self.settings)
+        for name, word in self.typed.items():
+            values[_SHORT_FOR[name]] = word
+            if name in ("total-steps", "eval-every"):  # 1e6 and 1_000_000 too
+                try:
+                    values[_SHORT_FOR[name]] = float(word.replace("_", ""))
+                except ValueError:
+                    raise ValueError(f"--{name} must be a number, got {word!r}") from None
+        return values
+
+    def target(self, values: dict[str, Any]) -> str:
+        """The environment that was named, in full; empty if none was."""
+        from operant.cli.target import env_name
+
+        return env_name(self.env or str(values.get("env.id", "")))
+
     def arguments(self) -> list[str]:
+        """The same as a command line."""
         words = [self.env] if self.env else []
-        named = {"config": self.config, "seed": self.seed, "total-steps": self.total_steps}
-        named |= {"device": self.device, "engine": self.engine}
+        named: dict[str, Any] = {} if self.config is None else {"config": self.config}
+        named |= self.typed
+        if self.init_from:
+            named["init-from"] = self.init_from
         if self.checkpoint != "latest":
             named["checkpoint"] = self.checkpoint
-        words += [f"--{name}={value}" for name, value in named.items() if value not in (None, "")]
+        words += [f"--{name}={value}" for name, value in named.items()]
         return words + [word for setting in self.settings for word in ("--set", setting)]
 
 
-def _in_background(given: _Given, run_id: str, resume: str, watch: bool, as_json: bool) -> None:
+def _check(
+    given: Given, values: dict[str, Any], seeds: int | None, run_id: str, resume: str
+) -> None:
+    """Raise UserError for switches that do not go together."""
+    if not given.env and not resume and not given.init_from and "env.id" not in values:
+        raise UserError("name an environment, such as CartPole-v1, or a run to --resume")
+    if resume and run_id:
+        raise UserError("--run-id names a new run; --resume continues one under its own name")
+    if resume and given.init_from:
+        raise UserError("--resume continues a run, --init-from starts a new one; choose one")
+    if resume and seeds is not None:
+        raise UserError("--seeds starts new runs; --resume continues one: leave out one of them")
+    if given.checkpoint != "latest" and not resume and not given.init_from:
+        raise UserError(
+            "--checkpoint says where to go on with --resume or --init-from; name the run"
+        )
+
+
+def _in_background(
+    given: Given, run_id: str, resume: str, seeds: int | None, watch: bool, as_json: bool
+) -> None:
     """Train in a process of its own; show the monitor, if asked."""
     from operant.cli.detach import start_detached
+    from operant.cli.train_seeds import seeded_names
     from operant.runs.directory import Run, check_run_id, find_run, new_run_id, runs_folder
 
     with mistakes():
@@ -131,10 +207,13 @@ def _in_background(given: _Given, run_id: str, resume: str, watch: bool, as_json
             run = find_run(resume)
             arguments = [*given.arguments(), f"--resume={resume}"]
         else:
-            run_id = run_id or new_run_id(given.env or "run")
-            check_run_id(run_id)
-            run = Run(runs_folder() / run_id)
+            first = run_id = run_id or new_run_id(given.target({}) or "run")
             arguments = [*given.arguments(), f"--run-id={run_id}"]
+            if seeds is not None:
+                first = next(iter(seeded_names(run_id, given.values(), seeds).values()))
+                arguments.append(f"--seeds={seeds}")
+            check_run_id(first)
+            run = Run(runs_folder() / first)
         start_detached(arguments, run)
     name = run.id if resume in ("", "latest") else resume  # a path stays one
     if watch:
@@ -154,124 +233,127 @@ def _in_background(given: _Given, run_id: str, resume: str, watch: bool, as_json
         )
     else:
         output.print(literal(run.id), highlight=False)
+        now = "latest" if seeds is not None else literal(name)  # one run follows the other
         errors.print(
-            f"training in the background; watch it: operant monitor {literal(name)}, "
-            f"end it: operant stop {literal(name)}",
+            f"training in the background; watch it: operant monitor {now}, "
+            f"end it: operant stop {now}",
             style="dim",
             highlight=False,
             soft_wrap=True,
         )
 
 
-def _values(
-    config: Path | None,
-    settings: list[str],
-    seed: int | None,
-    total_steps: str,
-    device: str,
-    engine: str,
-) -> dict[str, Any]:
-    """What the command line says, by dotted name; options win over --set, --set over the file."""
-    from operant.ppo.config_file import parsed_settings, read_config
+def opened(given: Given, values: dict[str, Any], run_id: str, resume: str = "") -> Session:
+    """The session that was asked for, compiled and ready.
 
-    values = {} if config is None else read_config(config)
-    values |= parsed_settings(settings)
-    if seed is not None:
-        values["run.seed"] = seed
-    if total_steps:
-        try:
-            values["run.total_steps"] = float(total_steps.replace("_", ""))
-        except ValueError:
-            raise ValueError(f"--total-steps must be a number, got {total_steps!r}") from None
-    if device:
-        values["run.device"] = device
-    if engine:
-        values["run.engine"] = engine
-    return values
+    Raises:
+        UserError: something does not exist or does not fit.
+    """
+    text = "starting: compiling the environment (once for each definition)"
+    with compile_status(text), mistakes():
+        return _resumed(given, values, resume) if resume else _started(given, values, run_id)
 
 
-def _open(env: str, values: dict[str, Any], run_id: str, resume: str, checkpoint: str) -> Session:
+def _started(given: Given, values: dict[str, Any], run_id: str) -> Session:
     from operant.cli.target import load_env
     from operant.ppo.config_file import resolved
     from operant.ppo.session import Session
-    from operant.runs.directory import check_run_id, find_run
-    from operant.runs.summary import summary
+    from operant.runs.directory import check_run_id
 
-    if resume:
-        run = find_run(resume)
-        chosen = load_env(env) if env else None
-        try:
-            return Session.resume(run, chosen, values, checkpoint=checkpoint)
-        except ValueError:
-            named = summary(run).env
-            if chosen is not None or named is None or _is_registered(named):
-                raise
-            raise UserError(
-                f"the environment {named!r} of {resume} is not registered; its code is not run "
-                f"unless you name it: operant train file.py:Class --resume {shlex.quote(resume)}"
-            ) from None
     if run_id:
         check_run_id(run_id)
-    env = env or str(values["env.id"])
-    cls = load_env(env)
-    return Session.start(resolved(env, values, {"env.id": env}), cls, run_id)
+    env, origin = given.target(values), None
+    if given.init_from:
+        origin = _origin(given)
+        env = env or _env_of(origin)
+    config = resolved(env, origin.networks if origin else {}, values, {"env.id": env})
+    return Session.start(config, load_env(env), run_id, init_from=origin)
 
 
-def _is_registered(env_id: str) -> bool:
-    from operant.envs.registry import get_env
+def _origin(given: Given) -> Origin:
+    from operant.cli.agent import find_policy
+    from operant.ppo.init_from import Origin
 
+    run, path = find_policy(given.init_from, given.checkpoint)
+    return Origin.read(path, run)
+
+
+def _env_of(origin: Origin) -> str:
+    """The environment of a run whose weights are taken, where none was named."""
+    from operant.cli.target import is_registered
+
+    env = origin.config.env.id
+    if is_registered(env):
+        return env
+    raise UserError(
+        f"the environment {env!r} of {origin.name} is not registered; its code is not run unless "
+        f"you name it: operant train file.py:Class --init-from {shlex.quote(origin.name)}"
+    )
+
+
+def _resumed(given: Given, values: dict[str, Any], resume: str) -> Session:
+    from operant.cli.target import is_registered, load_env
+    from operant.ppo.session import Session
+    from operant.runs.directory import find_run
+    from operant.runs.summary import summary
+
+    run = find_run(resume)
+    chosen = load_env(given.env) if given.env else None
     try:
-        get_env(env_id)
+        return Session.resume(run, chosen, values, checkpoint=given.checkpoint)
     except ValueError:
-        return False
-    return True
+        named = summary(run).env
+        if chosen is not None or named is None or is_registered(named):
+            raise
+        raise UserError(
+            f"the environment {named!r} of {resume} is not registered; its code is not run "
+            f"unless you name it: operant train file.py:Class --resume {shlex.quote(resume)}"
+        ) from None
 
 
-@dataclass(frozen=True)
-class _Advice:
-    """What to type next."""
+class Outcome(NamedTuple):
+    """What became of a session."""
 
-    resume: str
-    evaluate: str
-
-    @classmethod
-    def of(cls, session: Session, env: str, resume: str) -> _Advice:
-        """From what the user typed: `resume` may be a path, `env` code that must be named again."""
-        run = shlex.quote(session.run.id if resume in ("", "latest") else resume)
-        env = "" if not env or _is_registered(env) else shlex.quote(env)
-        return cls(
-            f"continue with: operant train {env and env + ' '}--resume {run}",
-            f"next: operant eval {run}{env and ' --env ' + env}",
-        )
+    report: dict[str, Any]
+    asked_to_stop: bool
 
 
-def _saved(session: Session) -> str:
-    return f"{session.run.id} is saved up to step {session.recorder.saved_step or 0:,}"
+def trained(session: Session, advice: Advice, briefly: bool = False) -> Outcome:
+    """Train to the end, show it, and evaluate. `briefly`: its engine was named before.
+
+    Raises:
+        UserError, typer.Exit, Interrupted: it could not be finished; something was said about it.
+    """
+    try:
+        _introduce(session, briefly)
+        with Signals(session) as signals:
+            _learn(session, advice)
+            evaluation = _evaluation(session, signals)
+        return Outcome(session.report(evaluation), signals.asked)
+    except KeyboardInterrupt:  # before or after the time in which signals are handled
+        arrived()
+        raise Interrupted(f"interrupted; {saved(session)}; {advice.resume}") from None
 
 
-def _train(session: Session, advice: _Advice, as_json: bool) -> None:
+def _introduce(session: Session, briefly: bool) -> None:
     run, ppo = session.run, session.ppo
     where = f"{ppo.config.env.id} on {ppo.device}, {ppo.config.env.num_envs} environments"
     begin = "" if session.resumed is None else f", from step {session.resumed:,}"
     errors.print(
         f"[bold]{literal(run.id)}[/bold]: {literal(where)}{begin}", highlight=False, soft_wrap=True
     )
-    errors.print(
-        f"engine {ppo.engine.name}: {literal(ppo.engine_reason)}", highlight=False, style="dim"
-    )
+    origin = run.origin()
+    dim: dict[str, Any] = {"highlight": False, "style": "dim"}
+    if origin is not None and session.resumed is None and not briefly:
+        text = f"weights of {origin['run']} at step {origin['step']:,}"
+        errors.print(literal(text), soft_wrap=True, **dim)
+    if not briefly:
+        errors.print(f"engine {ppo.engine.name}: {literal(ppo.engine_reason)}", **dim)
     for note in session.notes:
         errors.print(literal(note), highlight=False, style="yellow", soft_wrap=True)
-    with _Signals(session) as signals:
-        _learn(session, advice)
-        evaluation = _evaluation(session, signals)
-    report = session.report(evaluation)
-    if as_json:
-        print(json.dumps(report))
-    else:
-        _print_report(report, evaluation, advice)
 
 
-def _learn(session: Session, advice: _Advice) -> None:
+def _learn(session: Session, advice: Advice) -> None:
     from operant.cli.progress import TrainProgress
     from operant.ppo.guard import NonFiniteError
     from operant.vector.author_mistake import env_mistake
@@ -287,16 +369,16 @@ def _learn(session: Session, advice: _Advice) -> None:
         errors.print(printable(text), **plain)
         raise typer.Exit(3) from None
     except OSError as error:  # a full disk, say
-        text = f"{file_trouble(error)}; {_saved(session)}; {advice.resume}"
+        text = f"{file_trouble(error)}; {saved(session)}; {advice.resume}"
         raise UserError(text) from error
     except Exception as error:
         mistake = env_mistake(error)
         if mistake is None:
             raise
-        raise UserError(f"{mistake}; {_saved(session)}; correct it and {advice.resume}") from error
+        raise UserError(f"{mistake}; {saved(session)}; correct it and {advice.resume}") from error
 
 
-def _evaluation(session: Session, signals: _Signals) -> Evaluation | None:
+def _evaluation(session: Session, signals: Signals) -> Evaluated | None:
     """The final evaluation; None where there is none, or a signal ended it."""
     if signals.asked or not session.finished:
         return None
@@ -308,78 +390,3 @@ def _evaluation(session: Session, signals: _Signals) -> Evaluation | None:
         return None
     finally:
         signals.evaluating = False
-
-
-def _print_report(report: dict[str, Any], evaluation: Evaluation | None, advice: _Advice) -> None:
-    speed = (
-        f"{report['steps']:,} steps in {report['seconds']:.1f} s ({short(report['sps'])} steps/s)"
-    )
-    if not report["finished"]:
-        output.print(f"[yellow]stopped[/yellow] and saved: {speed}", highlight=False)
-        output.print(literal(advice.resume), highlight=False, soft_wrap=True)
-        return
-    if evaluation is not None:
-        reached = (
-            f"return {evaluation.mean_return:.1f} +- {evaluation.std_return:.1f} "
-            f"over {len(evaluation.returns)} episodes"
-        )
-    elif report["mean_return"] is not None:
-        reached = f"not evaluated; mean return {report['mean_return']:.1f} of the last episodes"
-    else:
-        reached = "not evaluated; no episode has ended"
-    if report["solved"] is not None:
-        needed = f" ({report['reward_threshold']:g} needed)"
-        word = "[green]solved[/green]" if report["solved"] else "[yellow]not solved[/yellow]"
-        reached = f"{word}: {reached}{needed}"
-    output.print(f"{reached}; {speed}", highlight=False, soft_wrap=True)
-    output.print(literal(advice.evaluate), style="dim", highlight=False, soft_wrap=True)
-
-
-class _Signals:
-    """SIGINT and SIGTERM finish the iteration and save; a second SIGINT stops at once.
-
-    During the evaluation, when everything is saved, the first raises KeyboardInterrupt.
-    """
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._before: dict[int, Any] = {}
-        self.asked = False
-        self.evaluating = False
-
-    def __enter__(self) -> _Signals:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, self._handle)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.asked and number == signal.SIGINT:
-            saved = f"saved up to step {self._session.recorder.saved_step or 0:,}"
-            with suppress(OSError):
-                self._session.run.log(f"stopped at once; {saved}")
-            show_cursor = _SHOW_CURSOR if os.isatty(2) else ""  # the bar hid it
-            _say(f"{show_cursor}operant: stopped at once; {saved}")
-            os._exit(130)
-        first, self.asked = not self.asked, True
-        if self.evaluating:
-            if first:
-                _say("leaving out the evaluation; everything is saved")
-                raise KeyboardInterrupt
-            return
-        self._session.ppo.stop()
-        _say("finishing the iteration, then saving (Ctrl-C again: stop at once)")
-
-
-def _say(text: str) -> None:
-    """Straight to standard error: a signal may interrupt a print, which would keep it back."""
-    with suppress(OSError):  # nobody listens
-        os.write(2, f"\n{text}\n".encode())

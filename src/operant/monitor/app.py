@@ -13,11 +13,12 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Grid, Vertical
 from textual.screen import Screen
-from textual.widgets import DataTable, Footer, Static
+from textual.widgets import Footer, Static
 
 from operant.monitor.braille import Series, smooth
 from operant.monitor.dialogs import Confirm, Help
-from operant.monitor.figures import STATUS_COLOURS, bar, metric_names, number
+from operant.monitor.figures import metric_names
+from operant.monitor.list import RunsScreen
 from operant.monitor.panels import identity, large_figures, machine
 from operant.monitor.plot import Plot
 from operant.monitor.source import Source, View
@@ -30,106 +31,10 @@ LARGE_PLOTS_EVERY_S = 2.0
 """A frame of four large plots takes 30 ms; figures cost little."""
 SMOOTHINGS = (0.0, 0.6, 0.9, 0.97)
 ZOOMS = (1.0, 0.5, 0.25, 0.1, 0.05, 0.02)
+SCORES = ("mean_return", "eval/return")
+"""What an environment's threshold is a level of."""
 CONTROLS = ("picture", "stop")
 """Actions that do more than look; a read-only monitor has none."""
-
-
-class RunsScreen(Screen[None]):
-    """A list of all runs, with what they are doing."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [("space", "mark", "mark"), ("enter", "open", "open")]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._sources: dict[str, Source] = {}
-        self._marked: list[str] = []
-        self._reading = asyncio.Lock()
-
-    def compose(self) -> ComposeResult:
-        """What is on it."""
-        yield DataTable(cursor_type="row", zebra_stripes=True)
-        yield Static(id="empty")
-        yield Footer()
-
-    def on_mount(self) -> None:
-        """Begin to look."""
-        table = self.query_one(DataTable)
-        for name in ("", "run", "env", "status", "progress", "steps/s", "return"):
-            table.add_column(name, key=name or "mark")
-        self.set_interval(2 * EVERY_S, self.look)
-        self.call_later(self.look)
-
-    async def look(self) -> None:
-        """Read all runs and show what changed; after a look that is under way."""
-        if self.app.screen is not self:
-            return
-        async with self._reading:
-            runs = {run.id: run for run in reversed(await asyncio.to_thread(list_runs))}
-            for name in set(self._sources) - set(runs):
-                del self._sources[name]
-            self._marked = [name for name in self._marked if name in runs]
-            for name, run in runs.items():
-                self._sources.setdefault(name, Source(run))
-            views = await asyncio.to_thread(lambda: {n: self._sources[n].read() for n in runs})
-            self._show(views)
-
-    def _show(self, views: dict[str, View]) -> None:
-        table = self.query_one(DataTable)
-        self.query_one("#empty", Static).update(
-            "" if views else "no runs yet; start one: operant train CartPole-v1 --detach"
-        )
-        known = {key.value for key in table.rows}
-        for name in known - set(views):
-            table.remove_row(str(name))
-        for name, view in views.items():
-            cells = self._cells(name, view)
-            if name not in known:
-                table.add_row(*cells, key=name)
-            else:
-                for column, cell in zip(table.columns, cells, strict=True):
-                    if table.get_cell(name, column) != cell:
-                        table.update_cell(name, column, cell)
-
-    def _cells(self, name: str, view: View) -> list[Text]:
-        done = view.progress
-        return [
-            Text("●" if name in self._marked else " "),
-            Text(name),
-            Text(view.env),
-            Text(view.status, STATUS_COLOURS.get(view.status, "")),
-            Text(f"{bar(done, 8)} {done:4.0%}" if done == done else "-"),
-            Text(number(view.last("sps"))),
-            Text(number(view.last("mean_return"))),
-        ]
-
-    def _current(self) -> str | None:
-        table = self.query_one(DataTable)
-        if not table.row_count:
-            return None
-        return table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value
-
-    async def action_mark(self) -> None:
-        """Mark a run to be compared, or not."""
-        name = self._current()
-        if name is not None:
-            self._marked = (
-                [one for one in self._marked if one != name]
-                if name in self._marked
-                else [*self._marked, name]
-            )
-            await self.look()
-
-    def on_data_table_row_selected(self) -> None:
-        """Enter, or a click."""
-        self.action_open()
-
-    def action_open(self) -> None:
-        """Show the run under the cursor, and the marked ones beside it."""
-        name = self._current()
-        if name is None:
-            return
-        chosen = [name, *(one for one in self._marked if one != name)]
-        self.app.push_screen(RunScreen([self._sources[one].run for one in chosen]))
 
 
 class RunScreen(Screen[None]):
@@ -268,7 +173,7 @@ class RunScreen(Screen[None]):
         plot.show(
             series,
             title=f"{name}, smoothed {weight:g}" if weight else name,
-            threshold=threshold if name == "mean_return" and math.isfinite(threshold) else None,
+            threshold=threshold if name in SCORES and math.isfinite(threshold) else None,
         )
 
     # Keys -------------------------------------------------------------------------------------

@@ -19,7 +19,16 @@ STATUS_COLOURS = {
     "unreadable": "red",
 }
 PARTS = ("collect", "advantages", "update")
-CURVES = ("mean_return", "return", "sps", "policy_loss", "value_loss", "entropy", "kl")
+CURVES = (
+    "mean_return",
+    "return",
+    "sps",
+    "eval/return",
+    "policy_loss",
+    "value_loss",
+    "entropy",
+    "kl",
+)
 """What is drawn first, where it is there."""
 
 

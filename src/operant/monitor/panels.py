@@ -38,6 +38,8 @@ def large_figures(view: View, width: int) -> Text:
     text.append(f"{number(view.last('sps'))} steps/s", "bold cyan")
     text.append(f"  mean {number(view.mean_sps)}" if wide else "", "dim")
     text.append(f"   return {number(reached)}", "bold green")
+    evaluated = view.newest("eval/return")
+    text.append(f"  eval {number(evaluated)}" if math.isfinite(evaluated) else "", "bold green")
     if math.isfinite(spread[0]):
         low, high, deviation = (number(one) for one in spread)
         text.append(f"  {low} to {high}, ±{deviation}", "dim")

@@ -64,6 +64,12 @@ class View:
         column = self.table.get(name)
         return float(column[-1]) if column is not None and len(column) else math.nan
 
+    def newest(self, name: str) -> float:
+        """The newest figure of a name that only some rows have."""
+        column = self.table.get(name, np.empty(0))
+        known = column[np.isfinite(column)]
+        return float(known[-1]) if len(known) else math.nan
+
     def x(self) -> tuple[str, np.ndarray]:
         """What the others are drawn over: steps where there are any, else the row's number."""
         for name in ("steps", "step"):

@@ -80,7 +80,9 @@ KEYS = "123456789abcdefghi"
 COLOURS = tuple(f"rgb({r},{g},{b})" for r, g, b in GOODS_COLORS)
 _MESSAGES = 24
 _NARROW = 110
-"""Columns below which sites and markets are shown in turn: here the one, docked the other."""
+"""Columns below which there is room for the sites or the markets, not for both side by side."""
+_TALL = 42
+"""Lines from which a narrow screen has room for both, one above the other."""
 
 
 def keys_of(menu: str) -> dict[str, int]:
@@ -103,12 +105,14 @@ class ProspectorApp(App[None]):
     #right { width: 2fr; }
     #market { height: 10; border: round $primary; padding: 0 1; }
     #news { height: 1fr; border: round $primary; padding: 0 1; }
-    #menu { height: auto; min-height: 4; padding: 0 1; }
+    #menu { height: auto; min-height: 3; padding: 0 1; }
     .narrow { layout: vertical; }
-    .narrow #sites { width: 1fr; height: 2fr; }
-    .narrow #right { width: 1fr; height: 1fr; }
-    .narrow #market, .narrow.docked #sites { display: none; }
-    .narrow.docked #market { display: block; }
+    .narrow #sites { width: 1fr; height: 1fr; max-height: 19; }
+    .narrow #right { width: 1fr; height: 5; }
+    .narrow.tall #sites { height: 19; }
+    .narrow.tall #right, .narrow.markets #right { height: 1fr; }
+    .narrow #market, .narrow.markets #sites { display: none; }
+    .narrow.markets #market, .tall #market { display: block; }
     """
 
     def __init__(self, game: Game) -> None:
@@ -116,6 +120,8 @@ class ProspectorApp(App[None]):
         self.game = game
         self.menu = ""
         """The group that is open; empty: all groups are shown."""
+        self.other_table = False
+        """Whether the player turned the tables: the sites in a station, the markets outside."""
         self.news: list[Text] = []
         self._say("A new season. Fly out, drill, come back, sell. Escape closes a menu.", "bold")
 
@@ -138,18 +144,35 @@ class ProspectorApp(App[None]):
     def show(self) -> None:
         """Everything as it is now."""
         state = self.game.state
-        narrow = self.size.width < _NARROW
-        self.query_one("#middle").set_class(narrow, "narrow")
-        self.query_one("#middle").set_class(int(docked(state)) >= 0, "docked")
+        narrow, tall = self.size.width < _NARROW, self.size.height >= _TALL
+        middle = self.query_one("#middle")
+        middle.set_class(narrow, "narrow")
+        middle.set_class(narrow and tall, "tall")
+        middle.set_class(narrow and not tall and self._shows_markets(state), "markets")
         self.query_one("#ship", Static).update(ship_text(state, self.game.score))
         self.query_one("#sites", Static).update(sites_table(state, narrow))
+        nearest = f", the nearest of {N_SITES} first" if self.in_turn else ""
+        self.query_one("#sites", Static).border_title = f"sites{nearest}"
+        self.query_one("#sites", Static).border_subtitle = "v: markets" if self.in_turn else ""
+        self.query_one("#market", Static).border_subtitle = "v: sites" if self.in_turn else ""
         self.query_one("#market", Static).update(market_table(state))
         self.query_one("#news", Static).update(Text("\n").join(self.news[::-1]))
         self.query_one("#menu", Static).update(self._menu_text(state))
 
+    @property
+    def in_turn(self) -> bool:
+        """Whether there is room for one table only, and ``v`` shows the other."""
+        return self.size.width < _NARROW and self.size.height < _TALL
+
+    def _shows_markets(self, state: Any) -> bool:
+        """Where a menu is open, the table that one chooses by; else that of the place."""
+        if self.menu in ("t", "c", "s"):
+            return self.menu == "s"
+        return (int(docked(state)) >= 0) != self.other_table
+
     def on_resize(self, event: Resize) -> None:
         """There may be room for more, or less."""
-        self.show()
+        self.call_after_refresh(self.show)  # the size is the old one until then
 
     # Orders -----------------------------------------------------------------------------------
     def on_key(self, event: Key) -> None:
@@ -161,6 +184,9 @@ class ProspectorApp(App[None]):
             action = keys_of(self.menu).get(key)
             if action is not None:
                 self.order(action)
+        elif key == "v" and self.in_turn:
+            self.other_table = not self.other_table
+            self.show()
         elif key == "n":
             with ending(self, self.game):
                 self.game.begin()
@@ -197,6 +223,7 @@ class ProspectorApp(App[None]):
                 lost = float(after.ship[HULL]) <= 0
                 end = "The ship is lost." if lost else "The season is over."
                 self._say(f"{end} Score {self.game.score:.2f}.", "bold yellow")
+            self.other_table = False
             if self.menu != "m" or self.game.over:  # drilling goes on: its menu stays open
                 self.menu = ""
         self.show()
@@ -220,6 +247,8 @@ class ProspectorApp(App[None]):
             entries = [
                 (key, name, any(allowed[first:end])) for key, (name, first, end) in MENUS.items()
             ]
+            if self.in_turn:
+                entries.append(("v", "sites" if self._shows_markets(state) else "markets", True))
             entries += [("n", "new season", True), ("q", "leave", True)]
         else:
             text.append(f"{MENUS[self.menu][0]}:  ", "bold")
@@ -228,9 +257,17 @@ class ProspectorApp(App[None]):
                 for key, action in keys_of(self.menu).items()
             ]
             entries.append(("escape", "back", True))
+        used = len(text)
         for key, name, possible in entries:
+            entry = len(f"{key} {name}")
+            if used + entry > self.size.width - 2:  # a key stays beside its name
+                text.right_crop(len(text.plain) - len(text.plain.rstrip()))
+                text.append("\n")
+                used = 0
             text.append(key, "bold cyan" if possible else "dim")
-            text.append(f" {name}".replace(" ", "\u00a0") + "   ", "" if possible else "dim")
+            text.append(f" {name}   ", "" if possible else "dim")
+            used += entry + 3
+        text.rstrip()
         return text
 
 

@@ -126,7 +126,8 @@ class RunConfig(_Checked):
         30.0, "time between checkpoints; 0: after each iteration", least=0.0
     )
     keep: int = option(3, "checkpoints kept, besides the best", least=1)
-    eval_episodes: int = option(100, "episodes of the final evaluation; 0: none", least=0)
+    eval_episodes: int = option(100, "episodes of an evaluation; 0: none at the end", least=0)
+    eval_every: int = option(0, "steps between evaluations while training; 0: never", least=0)
     nan_guard: bool = option(True, "stop at the first number that is not finite")
     tensorboard: bool = option(False, "also write TensorBoard events")
     wandb: bool = option(False, "also log to Weights & Biases")

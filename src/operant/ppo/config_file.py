@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import tomllib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -12,6 +13,8 @@ from typing import Any
 from operant.ppo.config import Config, dotted_name, flattened, option_names
 from operant.runs.files import read_bounded
 from operant.runs.safe_toml import LARGEST_BYTES, parse_toml
+
+_COLUMNS, _COMMENTS_AT = 80, 35
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -119,8 +122,15 @@ def to_toml(config: Config, comments: bool = True) -> str:
         lines += ["", f"[{section}]"] if lines else [f"[{section}]"]
         for key, value in table.items():
             line = f"{key} = {_toml(value)}"
-            lines.append(f"{line:<34} # {help_texts[f'{section}.{key}']}" if comments else line)
+            lines += _commented(line, help_texts[f"{section}.{key}"]) if comments else [line]
     return "\n".join(lines) + "\n"
+
+
+def _commented(line: str, help_text: str) -> list[str]:
+    """A line with its comment beside it, and below where that has no room in 80 columns."""
+    texts = textwrap.wrap(help_text, _COLUMNS - _COMMENTS_AT - 2) if help_text else [""]
+    first, *rest = [f"# {text}" for text in texts]
+    return [f"{line:<{_COMMENTS_AT - 1}} {first}", *(" " * _COMMENTS_AT + text for text in rest)]
 
 
 def _toml(value: Any) -> str:

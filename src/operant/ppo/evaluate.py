@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
@@ -44,6 +44,17 @@ class Evaluation:
     def mean_length(self) -> float:
         """Mean number of steps."""
         return float(self.lengths.mean())
+
+
+class Evaluated(NamedTuple):
+    """The same episodes played twice: with the most probable actions, and with sampled ones.
+
+    They may differ much: in a maze the greedy policy can run against a wall for ever where a
+    sampled one gets through.
+    """
+
+    greedy: Evaluation
+    sampled: Evaluation
 
 
 def evaluation_env(
@@ -88,17 +99,11 @@ def evaluate(
     """
     if episodes < 1:
         raise ValueError(f"episodes must be at least 1, got {episodes}")
+    check_limit(env, config, max_episode_steps)
     size = min(episodes, _MOST_ENVS)
     shares = np.full(size, episodes // size)
     shares[: episodes % size] += 1
     batch = evaluation_env(env, config, size, max_episode_steps)
-    if batch.max_episode_steps is None:
-        batch.close()
-        raise ValueError(
-            f"{config.id} has no time limit, so an episode might never end; set max_episode_steps "
-            "in its class, or pass max_episode_steps=... (on the command line "
-            "--max-episode-steps N)"
-        )
     returns: list[np.ndarray] = []
     lengths: list[np.ndarray] = []
     for info in steps(agent, batch, deterministic, seed):
@@ -112,6 +117,48 @@ def evaluate(
             break
     batch.close()
     return Evaluation(np.concatenate(returns), np.concatenate(lengths))
+
+
+def evaluate_both(
+    agent: Agent,
+    env: type[Env] | str,
+    config: EnvConfig,
+    *,
+    episodes: int = 100,
+    seed: int = 0,
+    max_episode_steps: int | None = None,
+) -> Evaluated:
+    """`evaluate` with the most probable actions, then with sampled ones.
+
+    Raises:
+        ValueError: less than one episode, or no time limit.
+    """
+    greedy, sampled = (
+        evaluate(
+            agent,
+            env,
+            config,
+            episodes=episodes,
+            deterministic=deterministic,
+            seed=seed,
+            max_episode_steps=max_episode_steps,
+        )
+        for deterministic in (True, False)
+    )
+    return Evaluated(greedy, sampled)
+
+
+def check_limit(
+    env: type[Env] | str, config: EnvConfig, max_episode_steps: int | None = None
+) -> None:
+    """Raise ValueError if there is no time limit at all, so that an episode might never end."""
+    env = get_env(env) if isinstance(env, str) else env
+    if not (max_episode_steps or env.max_episode_steps or config.max_episode_steps):
+        raise ValueError(
+            f"{config.id} has no time limit, so an episode might never end; set max_episode_steps "
+            "in its class, or pass max_episode_steps=... (on the command line "
+            "--max-episode-steps N)"
+        )
 
 
 def steps(agent: Agent, batch: VecEnv, deterministic: bool, seed: int) -> Iterator[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -42,6 +43,7 @@ class TrainProgress(Callback):
         self._console, self._keep, self._text = console, keep, ""
         self._began, self._from = time.monotonic(), ppo.steps
         self._last_line = self._began
+        self._evaluated = math.nan
         self._bar: Progress | None = None
         if console.is_terminal:
             self._bar = _bar(console, keep)
@@ -71,6 +73,9 @@ class TrainProgress(Callback):
         text = f"{short(ppo.steps)}/{short(self._total)} steps, {short(speed)} steps/s"
         if ppo.recent:
             text += f", return {metrics['mean_return']:.1f}"
+        self._evaluated = metrics.get("eval/return", self._evaluated)
+        if math.isfinite(self._evaluated):
+            text += f", eval {self._evaluated:.1f}"
         self._text = text
         if self._bar is not None:
             self._bar.update(self._task, completed=min(ppo.steps, self._total), description=text)

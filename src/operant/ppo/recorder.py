@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 
 import numpy as np
 
 from operant.ppo.callbacks import Callback
+from operant.ppo.evaluator import EVAL_METRICS
 from operant.ppo.snapshot import snapshot
 from operant.ppo.trainer import METRICS, PPO
 from operant.runs.checkpoint import (
@@ -37,6 +39,7 @@ class Recorder(Callback):
             dropped, so that each iteration is in the files once.
 
     Attributes:
+        best: step and score of the best checkpoint; None before there is one.
         notes: what the user should know, a sentence each.
     """
 
@@ -46,7 +49,8 @@ class Recorder(Callback):
         self.run = run
         self.notes: list[str] = []
         options = ppo.config.run
-        self.csv = CsvLog.resume(run.csv_file, METRICS, "iteration", ppo.iteration)
+        self.fields = (*METRICS, *(EVAL_METRICS if options.eval_every else ()))
+        self.csv = CsvLog.resume(run.csv_file, self.fields, "iteration", ppo.iteration)
         self.logs: list[Log] = [JsonlLog.resume(run.jsonl_file, "iteration", ppo.iteration)]
         if options.tensorboard:
             from operant.runs.trackers import TensorBoardLog
@@ -61,15 +65,15 @@ class Recorder(Callback):
             self.logs.append(wandb)
         self.live = MetricsWriter(
             run.mmap_file,
-            (*METRICS, *HARDWARE),
+            (*self.fields, *HARDWARE),
             run_id=run.id,
             capacity=_HISTORY,
-            history=_history(run.csv_file),
+            history=_history(run.csv_file, self.fields),
         )
         self.live.say(Status.STARTING)
         self.hardware = Hardware(ppo.device.index if ppo.device.type == "cuda" else None)
         try:
-            self._best = _forget_after(run.checkpoints, ppo.steps)
+            self.best = _forget_after(run.checkpoints, ppo.steps)
             self.save(ppo)  # from here on a kill loses nothing that cannot be resumed
         except BaseException:
             self.close(Status.FAILED)
@@ -77,25 +81,35 @@ class Recorder(Callback):
 
     def on_update(self, ppo: PPO, metrics: dict[str, float]) -> None:
         """Write a row everywhere; save a checkpoint if it is time."""
-        known = {name: metrics[name] for name in METRICS}
+        known = {name: metrics.get(name, math.nan) for name in self.fields}
         self.csv.write(known)
         for log in self.logs:
             log.write(metrics)  # with what other callbacks added
-        self.live.append([*(metrics[name] for name in METRICS), *self.hardware.figures()])
+        self.live.append([*known.values(), *self.hardware.figures()])
         if self.live.status is not Status.RUNNING:
             self.live.say(Status.RUNNING)
-        if time.monotonic() - self._saved_at >= ppo.config.run.checkpoint_seconds:
-            self.save(ppo)
+        score = metrics.get("eval/return", math.nan)
+        due = time.monotonic() - self._saved_at >= ppo.config.run.checkpoint_seconds
+        if due or self._is_best(score):
+            self.save(ppo, score)
 
-    def save(self, ppo: PPO) -> Path:
-        """Save a checkpoint now; the best so far is marked, old ones are removed."""
-        folder, score = self.run.checkpoints, ppo.mean_return
+    def _is_best(self, score: float) -> bool:
+        return math.isfinite(score) and (self.best is None or score > self.best[1])
+
+    def save(self, ppo: PPO, evaluated: float = math.nan) -> Path:
+        """Save a checkpoint now; the best so far is marked, old ones are removed.
+
+        `evaluated` is the mean return of an evaluation of just this policy. Where the run has
+        evaluations, they alone say what is best; else the mean return of training does.
+        """
+        folder = self.run.checkpoints
+        score = evaluated if ppo.config.run.eval_every else ppo.mean_return
         if ppo.iteration:
             self.live.say(Status.SAVING)
         path = save_checkpoint(folder, ppo.steps, *snapshot(ppo))
-        if np.isfinite(score) and (self._best is None or score > self._best):
+        if self._is_best(score):
             mark_best(folder, ppo.steps, score)
-            self._best = score
+            self.best = ppo.steps, score
         prune_checkpoints(folder, ppo.config.run.keep)
         self.saved_step, self._saved_at = ppo.steps, time.monotonic()
         if ppo.iteration:
@@ -111,16 +125,16 @@ class Recorder(Callback):
             log.close()
 
 
-def _history(csv_file: Path) -> list[list[float]]:
+def _history(csv_file: Path, fields: tuple[str, ...]) -> list[list[float]]:
     table = read_csv(csv_file)
-    columns = [table[name][-_HISTORY:] for name in METRICS]
+    columns = [table[name][-_HISTORY:] for name in fields]
     unknown = [np.full(len(columns[0]), np.nan) for _ in HARDWARE]
     rows: list[list[float]] = np.column_stack(columns + unknown).tolist()
     return rows
 
 
-def _forget_after(folder: Path, step: int) -> float | None:
-    """Remove checkpoints of a future that will not be; the score of the best one before it."""
+def _forget_after(folder: Path, step: int) -> tuple[int, float] | None:
+    """Remove checkpoints of a future that will not be; step and score of the best before it."""
     try:
         best = read_best(folder)
         good = best is None or best[0] <= step
@@ -132,4 +146,4 @@ def _forget_after(folder: Path, step: int) -> float | None:
     for path in reversed(list_checkpoints(folder)):
         if int(path.name) > step:
             discard(path)
-    return None if best is None else best[1]
+    return best

@@ -17,8 +17,10 @@ from operant.machine import commit, machine
 from operant.ppo.callbacks import Callback
 from operant.ppo.config import Config
 from operant.ppo.config_file import read_run_config, to_toml
-from operant.ppo.evaluate import Evaluation, evaluate
+from operant.ppo.evaluate import Evaluated
+from operant.ppo.evaluator import Evaluator, evaluated
 from operant.ppo.guard import NonFiniteError
+from operant.ppo.init_from import Origin, take_weights
 from operant.ppo.recorder import Recorder
 from operant.ppo.snapshot import chosen_env, config_of, restored
 from operant.ppo.trainer import PPO
@@ -45,16 +47,27 @@ class Session:
     """
 
     def __init__(
-        self, run: Run, ppo: PPO, resumed: int | None, lock: Lock, notes: Iterable[str] = ()
+        self,
+        run: Run,
+        ppo: PPO,
+        resumed: int | None,
+        lock: Lock,
+        notes: Iterable[str] = (),
+        origin: Mapping[str, Any] | None = None,
     ) -> None:
         self.run, self.ppo, self.resumed, self._lock = run, ppo, resumed, lock
+        self.evaluator = Evaluator(ppo) if ppo.config.run.eval_every else None
         sweep(run.path)  # what a killed process left half written
         cut_log(run.log_file, MOST_LOG_BYTES)
         replace_file(run.config_file, to_toml(ppo.config).encode())  # a resumed one may differ
-        run.write_info(_info(run) | _identity(ppo))
+        run.write_info(
+            _info(run) | _identity(ppo) | ({"init_from": dict(origin)} if origin else {})
+        )
         self.recorder = Recorder(run, ppo)
         what = "started" if resumed is None else f"resumed at step {resumed:,}"
         run.log(f"{what}: {ppo.config.env.id}, seed {ppo.config.run.seed}")
+        if origin and resumed is None:
+            run.log(f"weights of {origin['run']} at step {origin['step']:,}: {origin['path']}")
         run.log(f"engine {ppo.engine.name} ({ppo.engine_reason}) on {ppo.device}")
         self.notes = (*notes, *self.recorder.notes)
         for note in self.notes:
@@ -67,17 +80,28 @@ class Session:
         env: str | type[Env],
         run_id: str = "",
         policy: nn.Module | None = None,
+        init_from: Origin | None = None,
     ) -> Session:
         """A new run. Nothing of it is left if this raises.
 
+        Args:
+            config: everything it depends on.
+            env: an id or a class.
+            run_id: its name; by default environment, date and time.
+            policy: where it is not one of `operant.models`.
+            init_from: whose weights and normalisers to start from, instead of new ones.
+
         Raises:
-            ValueError: the name is taken, or something in `config` does not fit.
+            ValueError: the name is taken, or something in `config` or `init_from` does not fit.
             OSError: the directory cannot be written.
         """
         ppo = PPO(env, config, policy=policy)
+        if init_from is not None:
+            take_weights(ppo, init_from)
         run = Run.create(run_id or new_run_id(config.env.id), to_toml(ppo.config))
         try:
-            return cls(run, ppo, None, run.lock())
+            origin = None if init_from is None else init_from.record()
+            return cls(run, ppo, None, run.lock(), origin=origin)
         except BaseException:
             run.remove()
             raise
@@ -112,16 +136,22 @@ class Session:
         run.check()
         lock = run.lock()
         changes = dict(changes or {})
+        origin = run.origin()
         try:
             if not list_checkpoints(run.checkpoints) and checkpoint == "latest":
                 config = Config().replaced(read_run_config(run.config_file))
+                if origin:
+                    raise ValueError(
+                        f"{run.id} was to start from the weights of {origin['run']} and never came "
+                        "to save any; start it again with --init-from"
+                    )
                 notes = _check_changes(config, changes)
                 ppo = PPO(chosen_env(config, env), config.replaced(changes), policy=policy)
                 return cls(run, ppo, None, lock, notes)
             found = load_checkpoint(find_checkpoint(run.checkpoints, checkpoint))
             notes = _check_changes(config_of(found), changes)
             ppo = restored(PPO, found, env, policy, changes)
-            return cls(run, ppo, ppo.steps, lock, notes)
+            return cls(run, ppo, ppo.steps, lock, notes, origin)
         except BaseException:
             lock.close()  # a traceback that someone keeps would keep it too
             raise
@@ -134,7 +164,8 @@ class Session:
         """
         ppo, run, status = self.ppo, self.run, Status.FAILED
         try:
-            ppo.learn(callbacks=[*callbacks, self.recorder])
+            evaluator = [] if self.evaluator is None else [self.evaluator]
+            ppo.learn(callbacks=[*evaluator, *callbacks, self.recorder])
             if self.recorder.saved_step != ppo.steps:
                 self.recorder.save(ppo)
             status = Status.FINISHED if self.finished else Status.INTERRUPTED
@@ -154,31 +185,23 @@ class Session:
         """Whether all steps were taken."""
         return self.ppo.steps >= self.ppo.config.run.total_steps
 
-    def evaluate(self) -> Evaluation | None:
-        """The final evaluation: whole episodes, most probable actions; None if not asked for, or
-        if there is no time limit, so that an episode might never end."""
+    def evaluate(self) -> Evaluated | None:
+        """The final evaluation: whole episodes, greedy and sampled; None if not asked for, or if
+        there is no time limit, so that an episode might never end."""
         config = self.ppo.config
         endless = self.ppo.env.rules.env.max_episode_steps is None
         if not config.run.eval_episodes or (endless and not config.env.max_episode_steps):
             return None
-        found = evaluate(
-            self.ppo.agent,
-            self.ppo.env.rules.env,
-            config.env,
-            episodes=config.run.eval_episodes,
-            seed=config.run.seed + 1,  # other episodes than those trained on
-        )
-        self.run.log(
-            f"evaluated over {len(found.returns)} episodes: "
-            f"{found.mean_return:.2f} +- {found.std_return:.2f}"
-        )
+        found = evaluated(self.ppo)
+        texts = (f"{one.mean_return:.2f} +- {one.std_return:.2f}" for one in found)
+        self.run.log("evaluated: {} greedy, {} sampled".format(*texts))
         return found
 
-    def report(self, evaluation: Evaluation | None) -> dict[str, Any]:
-        """What the run came to, for JSON."""
-        ppo = self.ppo
+    def report(self, evaluation: Evaluated | None) -> dict[str, Any]:
+        """What the run came to, for JSON. Solved or not is a question to the greedy policy."""
+        ppo, best = self.ppo, self.recorder.best
         threshold = ppo.env.rules.env.reward_threshold
-        reached = ppo.mean_return if evaluation is None else evaluation.mean_return
+        reached = ppo.mean_return if evaluation is None else evaluation.greedy.mean_return
         return {
             "run_id": self.run.id,
             "env": ppo.config.env.id,
@@ -189,7 +212,9 @@ class Session:
             "seconds": round(ppo.seconds, 3),
             "sps": round(ppo.steps / ppo.seconds) if ppo.seconds else 0,
             "mean_return": _number(ppo.mean_return),
-            "eval_return": None if evaluation is None else _number(evaluation.mean_return),
+            **_evaluation_report(evaluation),
+            "best_step": None if best is None else best[0],
+            "best_return": None if best is None else _number(best[1]),
             "reward_threshold": threshold,
             "solved": None if threshold is None else bool(reached >= threshold),
             "engine": ppo.engine.name,
@@ -209,6 +234,12 @@ def _check_changes(config: Config, changes: dict[str, Any]) -> list[str]:
         fixed = name.startswith(_FIXED) and not name.startswith(_FREE)
         if fixed and config.replaced({name: value}) != config:
             raise ValueError(f"{name} cannot change when a run is resumed; start a new run")
+    every = changes.get("run.eval_every", config.run.eval_every)
+    if bool(every) != bool(config.run.eval_every):  # metrics.csv has columns for it, or has none
+        raise ValueError(
+            "run.eval_every can change when a run is resumed, but not from or to 0; start a new "
+            "run, with --init-from to keep the weights"
+        )
     if not config.run.wandb or "run.wandb" in changes:
         return []
     changes["run.wandb"] = False
@@ -216,6 +247,15 @@ def _check_changes(config: Config, changes: dict[str, Any]) -> list[str]:
         "the run's own configuration asks for W&B, which a run cannot switch on; "
         "to go on logging there, resume it with --set run.wandb=true"
     ]
+
+
+def _evaluation_report(found: Evaluated | None) -> dict[str, Any]:
+    """Of the greedy policy (most probable actions), and of the sampled one."""
+    report: dict[str, Any] = {}
+    for name, one in zip(("eval", "eval_sampled"), found or (None, None), strict=True):
+        report[f"{name}_return"] = None if one is None else _number(one.mean_return)
+        report[f"{name}_std"] = None if one is None else _number(one.std_return)
+    return report | {"eval_episodes": 0 if found is None else len(found.greedy.returns)}
 
 
 def _number(value: float) -> float | None:

@@ -92,7 +92,7 @@ def put_back(ppo: PPO, checkpoint: Checkpoint) -> None:
     load_weights(ppo.policy, checkpoint)
     _put_optimizer(ppo, checkpoint)
     if ppo.config.run.nan_guard:
-        _check_finite(ppo, checkpoint)
+        check_finite(ppo.policy, checkpoint)
     try:
         ppo.env.set_state(arrays["environment"])
     except (ValueError, IndexError, ArithmeticError) as error:  # an author's function may refuse it
@@ -136,7 +136,7 @@ def load_agent(
     config = config_of(checkpoint)
     chosen = chosen_env(config, env)
     assert not isinstance(chosen, BaseVecEnv)
-    spaces = _spaces_of(chosen, config)
+    spaces = spaces_of(chosen, config)
     device = device or torch.device("cpu")
     if policy is None:
         _check_model(checkpoint, config, spaces)
@@ -182,8 +182,10 @@ def config_of(checkpoint: Checkpoint) -> Config:
         raise CheckpointError(f"{where}: {error}") from None
 
 
-def load_weights(policy: nn.Module, checkpoint: Checkpoint) -> None:
+def load_weights(policy: nn.Module, checkpoint: Checkpoint, optional: str = "") -> None:
     """Put the weights of a checkpoint into a policy.
+
+    Tensors whose names begin with `optional` may be missing on either side.
 
     Raises:
         CheckpointError: other names or shapes than the policy has.
@@ -191,14 +193,19 @@ def load_weights(policy: nn.Module, checkpoint: Checkpoint) -> None:
     where = checkpoint.path / "model.safetensors"
     arrays = checkpoint.arrays.get("model", {})
     wanted = policy.state_dict()
-    if set(arrays) != set(wanted):
-        odd = sorted(set(arrays) ^ set(wanted))[0]
+    differing = set(arrays) ^ set(wanted)
+    if optional:
+        differing = {name for name in differing if not name.startswith(optional)}
+    if differing:
+        odd = sorted(differing)[0]
         raise CheckpointError(
             f"{where} does not fit the policy {type(policy).__name__}: "
             f"{'missing' if odd in wanted else 'unknown'} tensor {odd!r}"
         )
     with torch.no_grad():
         for name, tensor in wanted.items():
+            if name not in arrays:
+                continue
             _check_tensor(arrays[name], tensor, name, where)
             tensor.copy_(torch.from_numpy(arrays[name].copy()))
 
@@ -215,9 +222,9 @@ def _put_optimizer(ppo: PPO, checkpoint: Checkpoint) -> None:
     ppo.optimizer.count = _count(checkpoint.facts, "optimizer_steps", facts)
 
 
-def _check_finite(ppo: PPO, checkpoint: Checkpoint) -> None:
+def check_finite(policy: nn.Module, checkpoint: Checkpoint) -> None:
     """Raise CheckpointError for weights that the NaN guard would have stopped before a save."""
-    weights = {name for name, _ in ppo.policy.named_parameters()}
+    weights = {name for name, _ in policy.named_parameters()}
     for group, arrays in checkpoint.arrays.items():
         for name, array in arrays.items():
             trained = group == "optimizer" or (group == "model" and name in weights)
@@ -253,7 +260,7 @@ def _check_fits(
     chosen = chosen_env(config, env)
     if isinstance(chosen, BaseVecEnv):
         return
-    _check_model(checkpoint, config, _spaces_of(chosen, config))
+    _check_model(checkpoint, config, spaces_of(chosen, config))
     rewards = checkpoint.arrays.get("environment", {}).get("reward", np.empty(0))
     if rewards.shape != (config.env.num_envs,):
         raise CheckpointError(
@@ -296,7 +303,8 @@ def chosen_env(
         ) from None
 
 
-def _spaces_of(env: str | type[Env], config: Config) -> tuple[Any, Any]:
+def spaces_of(env: str | type[Env], config: Config) -> tuple[Any, Any]:
+    """Observation and action space of an environment with the parameters in `config`."""
     from operant.envs.rules import Rules
 
     rules = Rules.of(get_env(env) if isinstance(env, str) else env, dict(config.env.params))

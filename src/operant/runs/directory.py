@@ -138,6 +138,14 @@ class Run:
             return {}
         return info if isinstance(info, dict) else {}
 
+    def origin(self) -> dict[str, Any] | None:
+        """Whose weights the run began with: ``run``, ``step`` and ``path``; None if its own."""
+        found = self.read_info().get("init_from")
+        kinds = {"run": str, "step": int, "path": str}
+        if not isinstance(found, dict) or set(found) != set(kinds):
+            return None
+        return found if all(type(found[key]) is kind for key, kind in kinds.items()) else None
+
     def log(self, text: str) -> None:
         """Append a line to ``train.log``, with the time."""
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")

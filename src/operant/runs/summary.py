@@ -31,6 +31,8 @@ class Summary:
     sps: float | None
     mean_return: float | None
     reward_threshold: float | None
+    init_from: str | None
+    """The run whose weights it began with."""
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -56,6 +58,7 @@ def summary(run: Run) -> Summary:
         sps=row.get("sps"),
         mean_return=row.get("mean_return"),
         reward_threshold=threshold_of(env),
+        init_from=(run.origin() or {}).get("run"),
     )
 
 

@@ -1,0 +1,67 @@
+"""`Evaluator`: whole episodes with the policy as it is, now and then while it trains."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from operant.ppo.callbacks import Callback
+from operant.ppo.evaluate import Evaluated, check_limit, evaluate_both
+
+if TYPE_CHECKING:
+    from operant.ppo.trainer import PPO
+
+EVAL_METRICS = ("eval/return", "eval/return_std", "eval/length", "eval/sampled_return")
+"""What an evaluation adds to the figures of its iteration: three of the greedy policy, one of the
+sampled."""
+
+
+class Evaluator(Callback):
+    """Evaluates every ``run.eval_every`` steps, rounded up to whole iterations, and at the end.
+
+    The environments and random numbers are its own, so training comes to the same weights with it
+    as without. Which iterations it looks at depends on the step alone: a run that is resumed has
+    the same figures as one that was not interrupted.
+
+    Raises:
+        ValueError: no episodes are asked for, or they might never end for want of a time limit.
+    """
+
+    def __init__(self, ppo: PPO) -> None:
+        if not ppo.config.run.eval_episodes:
+            raise ValueError("run.eval_every needs run.eval_episodes of at least 1, got 0")
+        check_limit(ppo.env.rules.env, ppo.config.env)
+        self._every = ppo.config.run.eval_every
+        self._look_ahead(ppo)
+
+    def _look_ahead(self, ppo: PPO) -> None:
+        """Where the next iteration is not looked at, the one after it need not wait."""
+        self.watches_only = not self._due(ppo, ppo.steps + len(ppo.engine.buffer))
+
+    def _due(self, ppo: PPO, steps: int) -> bool:
+        before = steps - len(ppo.engine.buffer)
+        last = steps >= ppo.config.run.total_steps
+        return last or steps // self._every > before // self._every
+
+    def on_update(self, ppo: PPO, metrics: dict[str, float]) -> None:
+        """Add `EVAL_METRICS`, if it is time."""
+        if self._due(ppo, ppo.steps):
+            found = evaluated(ppo)
+            greedy, sampled = found.greedy, found.sampled
+            figures = (greedy.mean_return, greedy.std_return, greedy.mean_length)
+            metrics.update(zip(EVAL_METRICS, (*figures, sampled.mean_return), strict=True))
+        self._look_ahead(ppo)
+
+
+def evaluated(ppo: PPO) -> Evaluated:
+    """``run.eval_episodes`` episodes with the policy as it is; always the same ones."""
+    config, training = ppo.config, ppo.policy.training
+    try:
+        return evaluate_both(
+            ppo.agent,
+            ppo.env.rules.env,
+            config.env,
+            episodes=config.run.eval_episodes,
+            seed=config.run.seed + 1,  # other episodes than those trained on
+        )
+    finally:
+        ppo.policy.train(training)

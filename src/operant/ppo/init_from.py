@@ -1,0 +1,110 @@
+"""Starting a new run from the weights of a policy that was trained before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gymnasium import spaces
+
+from operant.envs.registry import get_env
+from operant.ppo.config import Config
+from operant.ppo.snapshot import check_finite, config_of, load_weights, spaces_of
+from operant.runs.checkpoint import Checkpoint, load_checkpoint
+
+if TYPE_CHECKING:
+    from operant.ppo.trainer import PPO
+
+_SHAPING = ("hidden", "activation", "shared", "normalize_obs", "squash")
+"""Options of ``[policy]`` that weights depend on; ``log_std`` is itself one of the weights."""
+_OPTIONAL = "return_normalizer."
+"""Tensors that serve training alone: taken over where both have them."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A policy to start from: a checkpoint, read and verified, and what it is called."""
+
+    name: str
+    checkpoint: Checkpoint
+    config: Config
+
+    @classmethod
+    def read(cls, path: Path, name: str = "") -> Origin:
+        """The policy of the checkpoint at `path`.
+
+        Raises:
+            CheckpointError: damaged, or not a checkpoint; the message names the file.
+        """
+        checkpoint = load_checkpoint(path)
+        return cls(name or str(path), checkpoint, config_of(checkpoint))
+
+    @property
+    def networks(self) -> dict[str, Any]:
+        """The options of ``[policy]`` by dotted name: a layer below what the user says."""
+        table = self.config.to_dict()["policy"]
+        return {f"policy.{name}": value for name, value in table.items()}
+
+    def record(self) -> dict[str, Any]:
+        """For ``info.json``."""
+        path = self.checkpoint.path.resolve()
+        return {"run": self.name, "step": self.checkpoint.step, "path": str(path)}
+
+
+def take_weights(ppo: PPO, origin: Origin) -> None:
+    """Give a new trainer the weights and normalisers of `origin`; nothing else of it.
+
+    Raises:
+        CheckpointError, ValueError: networks or spaces differ, or a weight is not finite.
+    """
+    _check_networks(ppo, origin)
+    _check_spaces(ppo, origin)
+    arrays = origin.checkpoint.arrays.get("model", {})
+    wanted = {name: tuple(tensor.shape) for name, tensor in ppo.policy.state_dict().items()}
+    for name in set(arrays) & set(wanted):
+        if arrays[name].shape != wanted[name]:
+            raise ValueError(
+                f"the policy of {origin.name} ({origin.config.env.id}) does not fit "
+                f"{ppo.config.env.id}: observations or actions have other sizes ({name} is "
+                f"{list(arrays[name].shape)}, needed {list(wanted[name])})"
+            )
+    load_weights(ppo.policy, origin.checkpoint, optional=_OPTIONAL)
+    if ppo.config.run.nan_guard:
+        check_finite(ppo.policy, origin.checkpoint)
+
+
+def _check_networks(ppo: PPO, origin: Origin) -> None:
+    theirs, ours = origin.config.to_dict()["policy"], ppo.config.to_dict()["policy"]
+    for name in _SHAPING:
+        if theirs[name] != ours[name]:
+            raise ValueError(
+                f"{origin.name} has policy.{name} = {theirs[name]}, this run {ours[name]}; "
+                f"leave policy.{name} out to take over the network as it is"
+            )
+
+
+def _check_spaces(ppo: PPO, origin: Origin) -> None:
+    """Compare kinds and shapes, where the environment that it was trained on is known."""
+    try:
+        theirs = spaces_of(get_env(origin.config.env.id), origin.config)
+    except (ValueError, TypeError):  # not registered, or its parameters changed since
+        return
+    ours = ppo.env.single_observation_space, ppo.env.single_action_space
+    for what, before, now in zip(("observations", "actions"), theirs, ours, strict=True):
+        if type(before) is not type(now) or _sizes(before) != _sizes(now):
+            raise ValueError(
+                f"the {what} differ: {origin.name} was trained on {origin.config.env.id} with "
+                f"{_short(before)}, {ppo.config.env.id} has {_short(now)}"
+            )
+
+
+def _sizes(space: spaces.Space[Any]) -> Any:
+    if isinstance(space, spaces.Discrete):
+        return int(space.n)
+    return space.nvec.tolist() if isinstance(space, spaces.MultiDiscrete) else space.shape
+
+
+def _short(space: spaces.Space[Any]) -> str:
+    sizes = _sizes(space)
+    return f"{type(space).__name__}({sizes if isinstance(sizes, int) else list(sizes)})"
