@@ -16,7 +16,8 @@ class Lander(operant.Env):
     max_episode_steps = 400
 
     def reset(random):
-        return Lander.State(uniform(random[0], 20.0, 40.0), uniform(random[1], -4.0, 0.0))
+        height = uniform(random[0], 20.0, 40.0)
+        return Lander.State(height, uniform(random[1], -4.0, 0.0))
 
     def step(state, action, random):
         gust = uniform(random[0], -0.5, 0.5)

@@ -79,6 +79,7 @@ def _options(
 
 def main() -> None:
     """Run the command line. A user's mistake is one sentence and exit code 2."""
+    _check_system()
     _distrust_folder()
     logging.getLogger("operant.engine").addHandler(logging.NullHandler())  # commands say it
     with Interrupts() as interrupts:
@@ -98,6 +99,15 @@ def main() -> None:
                 _say(str(error), "red")
                 sys.exit(2)
             raise
+
+
+def _check_system() -> None:
+    """Exit with a sentence on a system that the commands do not run on."""
+    try:
+        import operant.file_locks  # noqa: F401
+    except ImportError as error:
+        _say(str(error), "red")
+        sys.exit(2)
 
 
 _show_others = warnings.showwarning

@@ -14,7 +14,6 @@ $OPERANT_HOME/runs/<run_id>/
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -24,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from operant.file_locks import fcntl
 from operant.paths import home
 from operant.runs.files import (
     check_folder,

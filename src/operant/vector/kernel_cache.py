@@ -7,7 +7,6 @@ not keep it; the modification time stays, since Numba's compiled code goes by it
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import time
@@ -16,6 +15,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+
+from operant.file_locks import fcntl
 
 MOST_BYTES = 1 << 30
 """Of all kernels together; those used last stay."""

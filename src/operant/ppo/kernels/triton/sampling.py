@@ -36,7 +36,9 @@ def pick(head, column, k):
 def gaussian(mean, log_std, one, two):
     """A normal number from two in [0, 1), and the logarithm of its density."""
     log_std = tl.minimum(tl.maximum(log_std, LOWEST), HIGHEST)
-    normal = tl.sqrt(-2.0 * tl.log(1.0 - one)) * tl.cos(TWO_PI * two)
+    # The constant on the right: on the left of a tensor, the interpreter of Triton 3.7 makes a
+    # constant of the product, which its cosine refuses.
+    normal = tl.sqrt(-2.0 * tl.log(1.0 - one)) * tl.cos(two * TWO_PI)
     action = mean + tl.exp(log_std) * normal
     # Not from `normal`: the action is rounded, and it is what the update will look at.
     miss = (action - mean) * tl.exp(-log_std)
