@@ -71,6 +71,22 @@ class Steps:
         self.env.close()
 
 
+_WORK: dict[str, Any] = {
+    "hidden": [64, 64],
+    "activation": "tanh",
+    "shared": False,
+    "normalize_obs": False,
+    "normalize_reward": False,
+    "epochs": 4,
+    "minibatches": 4,
+    "learning_rate": 2.5e-4,
+    "learning_rate_schedule": "constant",
+    "entropy_coef": 0.01,
+    "target_kl": 0.0,
+}
+"""Standard PPO by name: versions differ in their defaults and shipped configurations."""
+
+
 class Training:
     """A PPO that trains."""
 
@@ -80,7 +96,7 @@ class Training:
         options = {name: row[name] for name in ("num_envs", "num_steps", "engine", "device")}
         if not row["device"].startswith("cuda"):
             options["threads"] = row["threads"]
-        self.ppo: Any = PPO(row["env"], seed=1, compile="off", **options)
+        self.ppo: Any = PPO(row["env"], seed=1, compile="off", **_WORK, **options)
         if self.ppo.engine.name != row["engine"]:
             raise ValueError(f"engine {self.ppo.engine.name}: {self.ppo.engine_reason}")
         self.size = row["num_envs"] * row["num_steps"]
