@@ -43,7 +43,7 @@ def test_the_default_grid(monkeypatch: pytest.MonkeyPatch) -> None:
         (["num_envs=,"], "--grid takes name=value,value"),
         (["num_envs=some"], "env.num_envs must be an integer, got 'some'"),
         (["num_envs=0"], "env.num_envs must be at least 1, got 0"),
-        (["num_env=1"], "there is no option 'num_env'; did you mean"),
+        (["num_env=1"], "there is no option 'num_env'; here it is num_envs"),
         (["gamma=0.9"], "gamma cannot be tuned for speed; axes are num_envs, num_workers"),
         (["num_envs=1", "env.num_envs=2"], "--grid names env.num_envs twice"),
         ([f"num_envs={','.join(str(k) for k in range(1, 202))}"], "the grid has 201 cells, 200 at"),
