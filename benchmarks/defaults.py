@@ -4,11 +4,11 @@ shipped configurations switched off, and the four environments of `held_out.py`.
     python benchmarks/defaults.py benchmarks/results/defaults_2_cores.json
     python benchmarks/defaults.py - --only Pendulum --seeds 1,2 --set ppo.learning_rate=2.5e-4
 
-For each environment and seed a million steps with the default and with a tuned configuration, each
-evaluated over 200 episodes with the most probable actions, and the same episodes with random
-actions. The ratio is (default - random) / (tuned - random), of means over the seeds. `--set` tries
-another default. The default was chosen on the classic five and the examples, with seeds 1 to 3;
-101 and 102 were never looked at before.
+For each environment and seed a million steps with the default, with what the default was before,
+and with a tuned configuration, each evaluated over 200 episodes with the most probable actions, and
+the same episodes with random actions. The ratio is (default - random) / (tuned - random), of means
+over the seeds. `--set` tries another default. The default was chosen on the classic five and the
+examples, with seeds 1 to 3; 101 and 102 were never looked at before.
 """
 
 from __future__ import annotations
@@ -40,10 +40,20 @@ CLASSIC = (
 SEEDS = (1, 2, 3, 101, 102)
 STEPS = 1_000_000
 EPISODES = 200
+BEFORE = {
+    "policy.normalize_obs": False,
+    "ppo.num_steps": 128,
+    "ppo.minibatches": 4,
+    "ppo.learning_rate": 2.5e-4,
+    "ppo.learning_rate_schedule": "constant",
+    "ppo.entropy_coef": 0.0,
+    "ppo.normalize_reward": False,
+}
+WHICH = ("before", "default", "tuned")
 
 
 class Task(NamedTuple):
-    """A training: the environment's name, ``default`` or ``tuned``, a seed, and other defaults."""
+    """A training: the environment's name, one of `WHICH`, a seed, and changes to the default."""
 
     env: str
     which: str
@@ -59,7 +69,7 @@ def env_of(name: str) -> str | type[operant.Env]:
 def config_of(task: Task) -> Config:
     """The whole configuration, which keeps PPO from looking for a shipped one."""
     tuned = TUNED[task.env] if task.env in HELD_OUT else shipped_config(task.env)
-    values = tuned if task.which == "tuned" else task.changed
+    values = {"before": BEFORE, "default": task.changed, "tuned": tuned}[task.which]
     run = {"run.seed": task.seed, "run.threads": 1, "run.total_steps": STEPS, "run.device": "cpu"}
     return Config().replaced({**values, **run})
 
@@ -99,8 +109,7 @@ def random_return(name: str) -> float:
 def summary(name: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """One line of the table."""
     of = {
-        which: mean(row["mean_return"] for row in rows if row["which"] == which)
-        for which in ("default", "tuned")
+        which: mean(row["mean_return"] for row in rows if row["which"] == which) for which in WHICH
     }
     base = random_return(name)
     return {
@@ -128,13 +137,13 @@ def main() -> None:
     found: list[dict[str, Any]] = []
     with multiprocessing.get_context("spawn").Pool(given.jobs) as pool:
         for name in names:
-            which = ("default", "tuned")
-            rows = pool.map(trained, [Task(name, w, s, changed) for w in which for s in seeds], 1)
+            rows = pool.map(trained, [Task(name, w, s, changed) for w in WHICH for s in seeds], 1)
             line = summary(name, rows)
             found += [*rows, line]
             print(
-                f"{name:26} random {line['random']:9.2f}  default {line['default']:9.2f}  "
-                f"tuned {line['tuned']:9.2f}  ratio {line['ratio']:5.2f}",
+                f"{name:26} random {line['random']:8.2f}  before {line['before']:8.2f}  "
+                f"default {line['default']:8.2f}  tuned {line['tuned']:8.2f}  "
+                f"ratio {line['ratio']:5.2f}",
                 file=sys.stderr,
                 flush=True,
             )

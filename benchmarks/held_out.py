@@ -241,5 +241,23 @@ class Bricks(operant.Env):
 
 
 HELD_OUT = {env.__name__: env for env in (Hover, Stock, KeyDoor, Bricks)}
-TUNED: dict[str, dict[str, object]] = {name: {} for name in HELD_OUT}
-"""The configuration that a short search found best for each, by dotted name."""
+_SEARCHED: dict[str, object] = {
+    "env.num_envs": 64,
+    "policy.normalize_obs": True,
+    "ppo.num_steps": 64,
+    "ppo.epochs": 4,
+    "ppo.minibatches": 8,
+    "ppo.learning_rate": 2e-3,
+    "ppo.learning_rate_schedule": "linear",
+    "ppo.entropy_coef": 0.01,
+    "ppo.normalize_reward": True,
+}
+TUNED: dict[str, dict[str, object]] = {
+    "Hover": {**_SEARCHED, "ppo.epochs": 10, "ppo.learning_rate": 1e-3},
+    "Stock": {**_SEARCHED, "ppo.learning_rate": 5e-4},
+    "KeyDoor": {**_SEARCHED, "ppo.entropy_coef": 0.0},
+    "Bricks": {**_SEARCHED, "ppo.entropy_coef": 0.03},
+}
+"""The best of a short search for each, by dotted name. Searched, with seeds 1 and 2: learning rate
+5e-4; discount 0.98; discount 0.998 with lambda 0.97; entropy 0 and 0.03; ten epochs at 1e-3; no
+normalisation. Two were on a par: every policy opens the door, and Bricks did as well unchanged."""
