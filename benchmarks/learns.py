@@ -56,6 +56,7 @@ LINES = (
     Line("operant train MountainCarContinuous-v0", 90, -32.2, "~ 95"),
     Line("operant train examples/lander.py:Lander", 8, -7.2, "~ 8.7"),
     Line("python examples/train_lander.py", 8, -7.2, "~ 8.7"),
+    Line("operant train examples/catch.py:Catch", 9, -7.8, "10"),
     Line("operant train examples/snake.py:Snake", 15, -0.9, "62"),
     Line("operant train ./libsnake.so --total-steps 5e5", 10, -0.9, "70", "examples/native"),
     Line("python train.py", 10, -0.9, "70", "examples/native"),
