@@ -71,6 +71,8 @@ def collected(env: type[operant.Env], by_state: bool = False, **options: Any) ->
         )
         ppo = PPO(env, engine="fused", policy=policy, **settings)
     else:
+        if "policy" in settings:  # which has its own way with observations
+            del settings["normalize_obs"]
         ppo = PPO(env, engine="fused", **settings)
     assert ppo.engine.name == "fused", ppo.engine_reason
     move(ppo.policy, 1)
