@@ -49,11 +49,14 @@ class Line:
 
 LINES = (
     Line("operant train CartPole-v1", 475, 24.1, "500"),
-    Line(
-        "operant train CartPole-v1 --total-steps 1e6 --set ppo.learning_rate=1e-3", 475, 24.1, "500"
-    ),
     Line("operant train Acrobot-v1", -100, -499.1, "~ -70"),
     Line("operant train Pendulum-v1", -200, -1196.5, "~ -140"),
+    Line(
+        "operant train Pendulum-v1 --total-steps 1e6 --set ppo.learning_rate=5e-4",
+        -200,
+        -1196.5,
+        "~ -140",
+    ),
     Line("operant train MountainCar-v0", -110, -200, "~ -96"),
     Line("operant train MountainCarContinuous-v0", 90, -32.2, "~ 95"),
     Line("operant train examples/lander.py:Lander", 8, -7.2, "~ 8.7"),
