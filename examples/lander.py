@@ -3,7 +3,7 @@ from typing import NamedTuple
 from gymnasium.spaces import Box, Discrete
 
 import operant
-from operant.lang import uniform, where
+from operant.lang import minimum, uniform, where
 
 
 class Lander(operant.Env):
@@ -23,7 +23,8 @@ class Lander(operant.Env):
         gust = uniform(random[0], -0.5, 0.5)
         speed = state.speed + 0.1 * (where(action == 1, 4.0, 0.0) - 1.6 + gust)
         height = state.height + 0.1 * speed
-        reward = where(height > 0.0, -0.01, where(speed > -1.0, 10.0, -10.0))
+        landing = 10.0 + 2.0 * minimum(speed + 1.0, 0.0)  # harder is worse
+        reward = where(height > 0.0, -0.02, landing)
         return Lander.State(height, speed), reward, height <= 0.0
 
     def observe(state):

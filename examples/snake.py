@@ -6,6 +6,8 @@ from operant.lang import Arrays, int32, to_float, to_int
 SIZE = 8
 CELLS = SIZE * SIZE
 MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # up, right, down, left
+REACH = 3  # cells that the snake sees in each direction
+VIEW = 2 * REACH + 1
 
 
 def drop_food(state, random):
@@ -25,7 +27,7 @@ class Snake(operant.Env):
         food = int32[1]
         length = int32[1]
 
-    observation_space = Box(-1.0, 1.0, (CELLS + 2,))
+    observation_space = Box(-1.0, 1.0, (VIEW * VIEW + 2,))
     action_space = Discrete(4)
     max_episode_steps = 500
 
@@ -54,10 +56,14 @@ class Snake(operant.Env):
         return to_float(ate), False
 
     def observe(state, obs):
-        for k in range(CELLS):
-            obs[k] = -to_float(state.body[k]) / CELLS
-        obs[state.food[0]] = 1.0
-        obs[CELLS], obs[CELLS + 1] = to_float(state.head[0]) / SIZE, to_float(state.head[1]) / SIZE
+        for k in range(VIEW * VIEW):  # the cells around the head
+            y, x = state.head[0] + k // VIEW - REACH, state.head[1] + k % VIEW - REACH
+            if not (0 <= y < SIZE and 0 <= x < SIZE):
+                obs[k] = -1.0
+            elif state.body[y * SIZE + x] > 0:
+                obs[k] = -0.5 - 0.5 * to_float(state.body[y * SIZE + x]) / CELLS
+        obs[VIEW * VIEW] = to_float(state.food[0] // SIZE - state.head[0]) / SIZE
+        obs[VIEW * VIEW + 1] = to_float(state.food[0] % SIZE - state.head[1]) / SIZE
 
     render_size = (400, 400)
     render_fps = 10

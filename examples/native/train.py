@@ -17,9 +17,9 @@ class Report(Callback):
 LIBRARY = Path(__file__).with_name("libsnake.so")
 
 
-def main(library: Path = LIBRARY, total_steps: int = 500_000) -> float:
+def main(library: Path = LIBRARY, total_steps: int = 500_000, seed: int = 0) -> float:
     snake = load(library)
-    ppo = PPO(snake, num_envs=64, num_steps=64, hidden=[128], learning_rate=1e-3, seed=1)
+    ppo = PPO(snake, seed=seed)
     ppo.learn(total_steps, callbacks=[Report()])
     found = evaluate(ppo.agent, snake, ppo.config.env, episodes=100)
     print(f"return {found.mean_return:.1f} +- {found.std_return:.1f} (an apple is worth 1)")

@@ -16,6 +16,7 @@ from operant.runs.directory import find_run
 
 SMALL = ["--set", "env.num_envs=8", "--set", "ppo.num_steps=16", "--set", "policy.hidden=[8]"]
 SMALL += ["--set", "run.eval_episodes=5", "--set", "run.threads=1", "--set", "run.device=cpu"]
+SMALL += ["--set", "ppo.learning_rate_schedule=constant"]  # a longer run begins as a shorter one
 Cli = Callable[..., tuple[str, str]]
 
 

@@ -31,6 +31,7 @@ ON_CARD = torch.cuda.is_available()
 DEVICE = "cuda" if ON_CARD else "cpu"
 PRECISIONS = {"fp32": 1e-5, "tf32": 1e-2, "bf16": 1e-2} if ON_CARD else {"fp32": 1e-5}
 CLIP = 0.2
+PLAIN: dict[str, Any] = {"normalize_obs": False, "normalize_reward": False, "entropy_coef": 0.0}
 BONUS = {"value_clip": 0.3, "value_coef": 0.7, "entropy_coef": 0.05, "max_grad_norm": 0.0}
 
 
@@ -91,7 +92,7 @@ def made(
 ) -> PPO:
     """A trainer with environments on the card."""
     given = {"num_steps": 6, "epochs": 1, "minibatches": 1, "seed": 3, "precision": "fp32"}
-    settings = {**given, **options}
+    settings = {**PLAIN, **given, **options}
     batch = operant.make(
         env, num_envs, backend="cuda", autoreset_mode="SameStep", max_episode_steps=4
     )

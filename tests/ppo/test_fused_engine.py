@@ -23,11 +23,20 @@ from operant.ppo.guard import NonFiniteError
 
 Tasks = dict[str, type[operant.Env]]
 ROLLOUT = 7 * 13
+# PPO without what the defaults add to it: nothing normalised, no entropy, one learning rate.
+PLAIN: dict[str, Any] = {
+    "minibatches": 4,
+    "normalize_obs": False,
+    "normalize_reward": False,
+    "entropy_coef": 0.0,
+    "learning_rate": 2.5e-4,
+    "learning_rate_schedule": "constant",
+}
 
 
 def made(env: Any, engine: str = "fused", **options: Any) -> PPO:
     settings = {"num_envs": 7, "num_steps": 13, "hidden": (20, 9), "seed": 1, "threads": 2}
-    ppo = PPO(env, engine=engine, backend="cpu", **{**settings, **options})
+    ppo = PPO(env, engine=engine, backend="cpu", **{**PLAIN, **settings, **options})
     assert ppo.engine.name == engine, ppo.engine_reason
     return ppo
 
@@ -201,7 +210,7 @@ class PoisonInf(Poison):
 
 def error_of(env: Any, engine: str, change: Callable[[PPO], None] | None = None, **options: Any):
     settings = {"num_envs": 16, "num_steps": 5, "threads": 1, "hidden": (8,), "seed": 1}
-    ppo = PPO(env, engine=engine, backend="cpu", **{**settings, **options})
+    ppo = PPO(env, engine=engine, backend="cpu", **{**PLAIN, **settings, **options})
     assert ppo.engine.name == engine
     if change is not None:
         change(ppo)

@@ -27,6 +27,15 @@ from operant.ppo.loss import Loss, ppo_loss
 
 Tasks = dict[str, type[operant.Env]]
 CLIP = 0.2
+# PPO without what the defaults add to it: nothing normalised, no entropy, one learning rate.
+PLAIN: dict[str, Any] = {
+    "minibatches": 4,
+    "normalize_obs": False,
+    "normalize_reward": False,
+    "entropy_coef": 0.0,
+    "learning_rate": 2.5e-4,
+    "learning_rate_schedule": "constant",
+}
 WHOLE = {"minibatches": 1, "epochs": 1, "max_grad_norm": 0.0}
 """One minibatch: the gradient of the whole rollout stays in the optimiser."""
 BONUS = {"value_clip": 0.3, "value_coef": 0.7, "entropy_coef": 0.05}
@@ -52,7 +61,7 @@ def _one_thread() -> Iterator[None]:
 
 def collected(env: type[operant.Env], by_state: bool = False, **options: Any) -> PPO:
     """A rollout, and a policy that has moved since: ratios on both sides of the clip range."""
-    settings = {**WHOLE, **BONUS, "num_envs": 7, "num_steps": 13, "seed": 3, "threads": 1}
+    settings = {**PLAIN, **WHOLE, **BONUS, "num_envs": 7, "num_steps": 13, "seed": 3, "threads": 1}
     settings |= {"max_episode_steps": 7, **options}
     if by_state:
         names = ("hidden", "activation", "shared", "normalize_obs")
@@ -62,6 +71,8 @@ def collected(env: type[operant.Env], by_state: bool = False, **options: Any) ->
         )
         ppo = PPO(env, engine="fused", policy=policy, **settings)
     else:
+        if "policy" in settings:  # which has its own way with observations
+            del settings["normalize_obs"]
         ppo = PPO(env, engine="fused", **settings)
     assert ppo.engine.name == "fused", ppo.engine_reason
     move(ppo.policy, 1)

@@ -25,6 +25,15 @@ DISCRETE = ("Turns", "Doors", "Knobs", "Switches")
 CONTINUOUS = ("Push", "Arm")
 ENVS = (1, 7, 65, 130)
 STEPS = 20
+# PPO without what the defaults add to it: nothing normalised, no entropy, one learning rate.
+PLAIN: dict[str, Any] = {
+    "minibatches": 4,
+    "normalize_obs": False,
+    "normalize_reward": False,
+    "entropy_coef": 0.0,
+    "learning_rate": 2.5e-4,
+    "learning_rate_schedule": "constant",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -37,9 +46,10 @@ def _one_thread() -> Iterator[None]:
 
 def made(engine: str, env: Any, by_state: bool = False, **options: Any) -> PPO:
     """A trainer whose policy is not the even one that it starts with."""
-    settings = {"num_envs": 65, "num_steps": STEPS, "seed": 5, "threads": 2, **options}
+    settings = {**PLAIN, "num_envs": 65, "num_steps": STEPS, "seed": 5, "threads": 2, **options}
     policy = None
     if by_state:
+        del settings["normalize_obs"]
         torch.manual_seed(0)
         spaces = env.observation_space, env.action_space
         policy = ContinuousActorCritic(*spaces, hidden=(24, 24), state_dependent_std=True)

@@ -19,6 +19,15 @@ from operant.ppo.callbacks import Callback
 from operant.ppo.kernels.numba.shuffle import bits_for, shuffle_keys, shuffled_place
 
 Tasks = dict[str, type[operant.Env]]
+# PPO without what the defaults add to it: nothing normalised, no entropy, one learning rate.
+PLAIN: dict[str, Any] = {
+    "minibatches": 4,
+    "normalize_obs": False,
+    "normalize_reward": False,
+    "entropy_coef": 0.0,
+    "learning_rate": 2.5e-4,
+    "learning_rate_schedule": "constant",
+}
 TIMES = ("seconds", "sps", "collect_seconds", "advantages_seconds", "update_seconds")
 
 
@@ -32,7 +41,9 @@ def _one_thread() -> Iterator[None]:
 
 def made(env: Any, **options: Any) -> PPO:
     settings = {"num_envs": 13, "num_steps": 17, "epochs": 2, "minibatches": 4, "seed": 2}
-    ppo = PPO(env, engine="fused", **{**settings, "hidden": (20, 20), "threads": 2, **options})
+    ppo = PPO(
+        env, engine="fused", **{**PLAIN, **settings, "hidden": (20, 20), "threads": 2, **options}
+    )
     assert ppo.engine.name == "fused", ppo.engine_reason
     return ppo
 

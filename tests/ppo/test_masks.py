@@ -120,9 +120,23 @@ class Lotteries(Lottery):
         return by_chance(state, (5, 26, 1, 20))
 
 
+# PPO without what the defaults add to it: nothing normalised, no entropy, one learning rate.
+PLAIN: dict[str, Any] = {
+    "minibatches": 4,
+    "normalize_obs": False,
+    "normalize_reward": False,
+    "entropy_coef": 0.0,
+    "learning_rate": 2.5e-4,
+    "learning_rate_schedule": "constant",
+}
+
+
 def trainer(env: type[operant.Env], engine: str, **options: Any) -> PPO:
     given = {"num_envs": 70, "num_steps": 20, "minibatches": 2, "epochs": 2, "seed": 5}
-    return PPO(env, Config(), engine=engine, **{**given, **options})
+    settings = {**PLAIN, **given, **options}
+    if "policy" in options:  # which has its own way with observations
+        del settings["normalize_obs"]
+    return PPO(env, Config(), engine=engine, **settings)
 
 
 ENGINES = ("eager", "fused")

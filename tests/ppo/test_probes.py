@@ -99,6 +99,11 @@ def trained(env: type[operant.Env], **options) -> PPO:
         "learning_rate": 5e-3,
         "gamma": GAMMA,
         "max_grad_norm": 5.0,
+        # What the values are of: rewards and observations as they come, and nothing but them.
+        "normalize_obs": False,
+        "normalize_reward": False,
+        "entropy_coef": 0.0,
+        "learning_rate_schedule": "constant",
         "backend": "reference",
         "threads": 1,
         "seed": 0,

@@ -312,7 +312,7 @@ def test_the_page_and_the_example_run(
     monkeypatch.chdir(library.parent)
     page = (ROOT / "docs" / "native.md").read_text()
     (block,) = re.findall(r"```python\n(.*?)```", page, re.S)
-    exec(block.replace("50_000", "2_000").replace("4096", "64"), {})
+    exec(block.replace("500_000", "2_000").replace("4096", "64"), {})
     (line,) = [line for line in page.splitlines() if line.startswith("cc ")]
     assert f" *     {line}\n" in (ROOT / SNAKE).read_text()
     found = importlib.util.spec_from_file_location("train", ROOT / "examples/native/train.py")

@@ -147,11 +147,14 @@ class OurTrainer:
 
 
 def _options(setting: Setting) -> dict[str, Any]:
-    """Everything by name, so that no shipped configuration of the environment has a say."""
+    """Everything by name, so that neither a shipped configuration nor a default has a say."""
     return {
         "env.num_envs": setting.num_envs,
         "policy.hidden": setting.hidden,
         "policy.activation": setting.activation,
+        "policy.normalize_obs": False,
+        "ppo.normalize_reward": False,
+        "ppo.learning_rate_schedule": "constant",
         "ppo.num_steps": setting.num_steps,
         "ppo.epochs": setting.epochs,
         "ppo.minibatches": setting.minibatches,

@@ -16,6 +16,8 @@ def configured_policy(
 ) -> ActorCritic:
     """A new network for these spaces, with the normalisers that `config` asks for.
 
+    Only numbers are normalised: a Discrete observation is one of several, not more or less.
+
     Raises:
         ValueError: spaces or options that do not fit together.
     """
@@ -26,7 +28,7 @@ def configured_policy(
         hidden=p.hidden,
         activation=p.activation,
         shared=p.shared,
-        normalize_obs=p.normalize_obs,
+        normalize_obs=p.normalize_obs and isinstance(observation_space, spaces.Box),
         log_std=p.log_std,
         squash=p.squash,
     )
