@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib
 import importlib.util
 import os
 import shutil
@@ -33,6 +34,10 @@ os.environ.setdefault("OPERANT_HOME", str(Path(tempfile.gettempdir()) / "operant
 for name in [name for name in os.environ if name.startswith("GIT_")]:
     del os.environ[name]
 os.environ |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+# A console that is made while COLUMNS is set keeps that width. Made without, it follows what each
+# test sets, whichever test comes first.
+os.environ.pop("COLUMNS", None)
+importlib.import_module("operant.cli.screen")
 
 
 def unseen(function: Callable[..., Any]) -> Callable[..., Any]:

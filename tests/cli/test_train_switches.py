@@ -281,13 +281,13 @@ def test_runs_leave_out_what_has_no_room_and_say_so(cli, tmp_path, monkeypatch):
     whole, _ = cli("runs")  # to a file: everything
     monkeypatch.setattr(type(output), "is_terminal", property(lambda self: True))
     for width, heads in (
-        ("80", "run env state steps return seconds"),
-        ("70", "run env state steps return"),
-        ("60", "run state steps return"),
+        (80, "run env state steps return seconds"),
+        (70, "run env state steps return"),
+        (60, "run state steps return"),
     ):
-        monkeypatch.setenv("COLUMNS", width)
+        monkeypatch.setattr(output, "_width", width)
         lines = re.sub(r"\x1b\[[0-9;]*m", "", cli("runs")[0]).splitlines()
-        assert max(map(len, lines)) <= int(width)
+        assert max(map(len, lines)) <= width
         assert lines[0].split() == heads.split()
         assert lines[1].startswith(name)
         left_out = [head for head in whole.split()[:6] if head not in heads]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -185,7 +186,12 @@ def test_target_line_is_one_above_the_pivot() -> None:
 @pytest.fixture
 def example(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "examples")
-    return importlib.import_module
+
+    def imported(name: str) -> Any:
+        monkeypatch.delitem(sys.modules, name, raising=False)  # another test's file of that name
+        return importlib.import_module(name)
+
+    return imported
 
 
 def test_the_lander_is_drawn_at_its_height(example: Callable[[str], Any]) -> None:
