@@ -107,7 +107,9 @@ def main() -> None:
                 print(found[-1], flush=True)
     data = frame(found)
     write_json(str(file), data)
-    Path(sys.argv[2]).write_text(page(data), encoding="utf-8")
+    written = Path(sys.argv[2])
+    _, mark, rest = written.read_text(encoding="utf-8").partition("\n## ")  # other people's tables
+    written.write_text(page(data) + mark + rest, encoding="utf-8")
 
 
 if __name__ == "__main__":
