@@ -52,7 +52,7 @@ LINES = (
     Line("operant train Acrobot-v1", -100, -499.1, "~ -70"),
     Line("operant train Pendulum-v1", -200, -1196.5, "~ -140"),
     Line(
-        "operant train Pendulum-v1 --total-steps 1e6 --set ppo.learning_rate=5e-4",
+        "operant train Pendulum --total-steps 1e6 --learning-rate 5e-4",
         -200,
         -1196.5,
         "~ -140",

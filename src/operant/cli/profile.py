@@ -85,7 +85,7 @@ def profile(
 
     Writes a JSON artifact to artifacts/throughput. With --floor, the floor is what --enforce-target
     enforces: where the target is out of reach, a machine is held to what it was seen to reach.
-    Exit codes: 0 done, 1 what is enforced was missed, 2 a mistake of yours.
+    Exit codes: 0 done, 1 what is enforced was missed, 2 something to correct.
     """
     given = targets or []
     if compare and trend:

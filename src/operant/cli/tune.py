@@ -68,7 +68,7 @@ def tune(
     """Find the sizes that train fastest here, and check that the winner still converges.
 
     Writes a report, a heat map, and the chosen configuration for `operant train --config`.
-    Exit codes: 0 something was chosen, 1 nothing was stable or converged, 2 a mistake of yours.
+    Exit codes: 0 something was chosen, 1 nothing was stable or converged, 2 something to correct.
     """
     from operant.bench.grid import parsed_grid
 
