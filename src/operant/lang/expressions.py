@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from operant.lang.advice import bracketed, brackets_advice
 from operant.lang.array_advice import expression_advice, membership_advice
 from operant.lang.integers import to_float32
 from operant.lang.kinds import (
@@ -341,6 +342,8 @@ class Expressions(Lookups):
 
     def compare(self, node: ast.Compare) -> Value:
         """``a < b``, also ``a < b < c``."""
+        if getattr(node, "lacks_brackets", False):
+            self.fail(node, brackets_advice(bracketed(node, {"&": "and", "|": "or"})))
         terms = [node.left, *node.comparators]
         if any(isinstance(part, ast.Call) for term in terms[1:-1] for part in ast.walk(term)):
             self.fail(node, "a call in the middle of a comparison; give its result a name")
