@@ -15,6 +15,7 @@ from types import ModuleType
 
 from operant.cli.screen import UserError
 from operant.envs.env import Env, check_complete
+from operant.envs.foreign import instead_of_gymnasiums
 from operant.envs.registry import env_ids, get_env
 
 _LIBRARIES = (".so", ".dylib", ".dll")
@@ -115,11 +116,7 @@ def _not_ours(name: str, value: object) -> str:
     if not issubclass(value, gymnasium.Env):
         cls = value.__name__
         return f"{cls} in {name} is no environment: write class {cls}(operant.Env)"
-    return (
-        f"{value.__name__} in {name} is a gymnasium.Env, whose methods run one environment in "
-        "Python; operant compiles a class of operant.Env instead: a State, and reset(random), "
-        "step(state, action) and observe(state) as functions of values (docs/environments.md)"
-    )
+    return instead_of_gymnasiums(value, f" in {name}")
 
 
 def _load_library(name: str) -> type[Env]:
