@@ -20,7 +20,7 @@ from operant.envs.env import Env
 from operant.envs.rules import Rules, call
 from operant.vector.copies import description, env_key, made_again
 from operant.vector.foreign import not_an_env
-from operant.vector.parameters import is_parameter, with_parameter
+from operant.vector.parameters import is_parameter, refuse_foreign_options, with_parameter
 from operant.vector.seeding import checked_seed
 
 NO_LIMIT = 2**31 - 1
@@ -95,6 +95,7 @@ class BaseVecEnv(VectorEnv[Any, Any, Any]):
                 "`operant record RUN` films a policy, `operant play ENV` lets you play"
             )
         self._first_seed = None if seed is None else checked_seed(seed)
+        refuse_foreign_options(env, params)
         self.rules = Rules.of(env, params)
         self.max_episode_steps = limit
         self.render_mode = render_mode
