@@ -12,7 +12,7 @@ from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
-from gymnasium import spaces
+from gymnasium import logger, spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
@@ -29,6 +29,14 @@ _MAX_ENVS = 2**30
 P = ParamSpec("P")
 T = TypeVar("T")
 B = TypeVar("B", bound="BaseVecEnv")
+
+
+def _warn_of_no_pictures() -> None:
+    """As Gymnasium warns: pictures are asked for, without a render mode."""
+    logger.warn(
+        "render() gives no picture without a render mode; write "
+        'operant.make(..., render_mode="rgb_array")'
+    )
 
 
 def one_at_a_time(
@@ -256,8 +264,10 @@ class BaseVecEnv(VectorEnv[Any, Any, Any]):
         return deepcopy(self)  # a batch shares nothing, random generators of spaces neither
 
     def render(self) -> tuple[np.ndarray, ...] | None:
-        """A picture of each, uint8 ``[height, width, 3]``; None without a render mode."""
+        """A picture of each, uint8 ``[height, width, 3]``; None without a render mode, and a
+        warning."""
         if self.render_mode is None:
+            _warn_of_no_pictures()
             return None
         return tuple(self.render_one(i) for i in range(self.num_envs))
 
