@@ -78,10 +78,8 @@ def line_of(name: str) -> int:
     return next(k for k, line in enumerate(lines, 1) if k > start and line.endswith("#!"))
 
 
-SAID = {
-    "reference": "step() raised IndexError: index 4 of state.n is outside 0..3",
-    "cpu": "index 4 of state.n is outside 0..3",
-}
+OUTSIDE = "index 4 of state.n is outside 0..3; ask before with `if`, or write clip(x, 0, 3)"
+SAID = {"reference": f"step() raised IndexError: {OUTSIDE}", "cpu": OUTSIDE}
 
 
 def test_train(mistake: Cli, backend: str) -> None:
