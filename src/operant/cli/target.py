@@ -6,6 +6,7 @@ import importlib
 import importlib.machinery
 import importlib.util
 import re
+import shlex
 import sys
 import traceback
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
-from operant.cli.screen import UserError
+from operant.cli.screen import UserError, printable
 from operant.envs.env import Env, check_complete
 from operant.envs.foreign import instead_of_gymnasiums
 from operant.envs.registry import env_ids, get_env
@@ -45,6 +46,19 @@ def is_registered(env_id: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def code_to_name(env_id: str) -> str:
+    """How the environment that a run recorded is named on a command line, to be shown.
+
+    The record may come from anyone: nothing of it is loaded here. ``file.py:Class`` where it does
+    not say which code it was.
+    """
+    file, _, cls = env_id.rpartition(":")
+    is_code = cls.isidentifier() and (file.endswith(".py") or file.replace(".", "").isidentifier())
+    if is_code or env_id.endswith(_LIBRARIES):
+        return shlex.quote(printable(env_id))
+    return "file.py:Class"
 
 
 def load_env(target: str) -> type[Env]:
