@@ -31,14 +31,6 @@ T = TypeVar("T")
 B = TypeVar("B", bound="BaseVecEnv")
 
 
-def _warn_of_no_pictures() -> None:
-    """As Gymnasium warns: pictures are asked for, without a render mode."""
-    logger.warn(
-        "render() gives no picture without a render mode; write "
-        'operant.make(..., render_mode="rgb_array")'
-    )
-
-
 def one_at_a_time(
     method: Callable[Concatenate[B, P], T],
 ) -> Callable[Concatenate[B, P], T]:
@@ -267,7 +259,11 @@ class BaseVecEnv(VectorEnv[Any, Any, Any]):
         """A picture of each, uint8 ``[height, width, 3]``; None without a render mode, and a
         warning."""
         if self.render_mode is None:
-            _warn_of_no_pictures()
+            logger.warn(
+                "render() gives no picture without a render mode; write "
+                'operant.make(..., render_mode="rgb_array")',
+                stacklevel=2,  # the caller's line
+            )
             return None
         return tuple(self.render_one(i) for i in range(self.num_envs))
 
