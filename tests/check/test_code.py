@@ -75,6 +75,22 @@ def test_what_a_function_raises_is_said_once(raising: ModuleType) -> None:
     )
 
 
+def test_an_index_outside_at_once_is_no_mistake_of_the_compiler(
+    raising: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class AtOnce(raising.Sound):  # type: ignore[name-defined, misc]
+        def step(state, action):  # type: ignore[no-untyped-def]
+            state.n[state.n[1] + 4] += 1
+            return 1.0, False
+
+    monkeypatch.setattr("operant.vector.host_kernels.host_compiler", lambda: None)
+    compiles, errors = check_env(AtOnce)
+    assert (compiles.name, compiles.passed) == ("compiles", True)
+    assert compiles.detail.startswith("cpu: compiled; cuda: ")
+    assert (errors.name, errors.passed) == ("errors", False)
+    assert "index 4 of state.n is outside 0..3; ask before with `if`, or write" in errors.detail
+
+
 def test_a_loop_that_does_not_end_is_said_once(raising: ModuleType) -> None:
     (finding,) = check_env(raising.Endless)
     assert (finding.name, finding.passed) == ("compiles", False)

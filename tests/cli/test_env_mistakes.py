@@ -78,10 +78,8 @@ def line_of(name: str) -> int:
     return next(k for k, line in enumerate(lines, 1) if k > start and line.endswith("#!"))
 
 
-SAID = {
-    "reference": "step() raised IndexError: index 4 of state.n is outside 0..3",
-    "cpu": "index 4 of state.n is outside 0..3",
-}
+OUTSIDE = "index 4 of state.n is outside 0..3; ask before with `if`, or write clip(x, 0, 3)"
+SAID = {"reference": f"step() raised IndexError: {OUTSIDE}", "cpu": OUTSIDE}
 
 
 def test_train(mistake: Cli, backend: str) -> None:
@@ -158,6 +156,30 @@ def test_a_module_that_cannot_be_imported(mistake: Cli, tmp_path: Path) -> None:
     }.items():
         file.write_text(text)
         assert mistake("check", str(file)).startswith(f"{file} cannot be imported: {said}")
+
+
+def test_a_refused_definition_is_said_with_one_place(mistake: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "asks_if.py"
+    file.write_text(
+        "from typing import NamedTuple\n"
+        "import operant\n"
+        "from gymnasium.spaces import Box, Discrete\n"
+        "class Asks(operant.Env):\n"
+        "    class State(NamedTuple):\n"
+        "        x: float\n"
+        "    observation_space, action_space = Box(-1.0, 1.0, (1,)), Discrete(2)\n"
+        "    def reset(random):\n"
+        "        return Asks.State(random[0])\n"
+        "    def step(state, action):\n"
+        "        if action == 1:\n"
+        "            return state, 1.0, False\n"
+        "        return state, 0.0, False\n"
+        "    def observe(state):\n"
+        "        return (state.x,)\n"
+    )
+    said = mistake("train", str(file))
+    assert said.startswith(f"{file}:11: `if` on a value that differs per environment; write ")
+    assert said.count(str(file)) == 1
 
 
 # Compilers ----------------------------------------------------------------------------------------

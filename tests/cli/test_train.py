@@ -18,6 +18,7 @@ from PIL import Image
 
 from operant import paths
 from operant.cli import main
+from operant.cli.target import code_to_name
 from operant.ppo.recorder import Recorder
 from operant.ppo.session import Session
 from operant.runs.checkpoint import list_checkpoints
@@ -243,19 +244,37 @@ def test_config_prints_what_train_takes(cli, tmp_path):
     assert "clip = 0.125" in find_run("file").config_file.read_text()
 
 
+@pytest.mark.parametrize(
+    ("recorded", "shown"),
+    [
+        ("games/lander.py:Lander", "games/lander.py:Lander"),
+        ("games.lander:Lander", "games.lander:Lander"),
+        ("./libgame.so", "./libgame.so"),
+        ("my games/a.py:A", "'my games/a.py:A'"),
+        ("$(reboot).py:A", "'$(reboot).py:A'"),
+        ("x\x1b[2J.py:A", "'x?[2J.py:A'"),
+        ("Lander", "file.py:Class"),
+        ("a.py:A; reboot", "file.py:Class"),
+        (":", "file.py:Class"),
+    ],
+)
+def test_recorded_code_is_shown_as_it_is_typed(recorded, shown):
+    assert code_to_name(recorded) == shown
+
+
 def test_an_environment_of_ones_own(cli, trained):
     target = str(ROOT / "examples" / "lander.py") + ":Lander"
     out, _ = cli("train", target, *SMALL, "--total-steps", "128", "--run-id", "mine")
     assert f"next: operant eval mine --env {target}\n" in out
     _, err = cli("eval", "mine", "--episodes", "2", code=2)
-    assert "--env file.py:Class" in " ".join(
-        err.split()
-    )  # a run directory does not choose which code is run
+    # A run directory does not choose which code is run; it is shown what it names.
+    assert f"unless you name it; if you trust it, add --env {target}\n" in err
+    assert "env=" not in err
     out, _ = cli("eval", "mine", "--episodes", "2", "--env", target, "--json")
     assert json.loads(out)["episodes"] == 2
     _, err = cli("train", "--resume", "mine", code=2)
     assert "not registered" in err
-    assert "operant train file.py:Class --resume mine\n" in err
+    assert f"if you trust it: operant train {target} --resume mine\n" in err
     out, _ = cli("train", target, "--resume", "mine", "--total-steps", "256")
     assert f"next: operant eval mine --env {target}\n" in out
 

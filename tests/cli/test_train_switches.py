@@ -268,7 +268,7 @@ def test_code_is_run_only_where_it_is_named(cli, base):
     lander = str(Path(__file__).parents[2] / "examples" / "lander.py") + ":Lander"
     cli("train", lander, *SMALL, "--timesteps", "128", "--run-id", "mine")
     _, err = cli("train", "--init-from", "mine", *SMALL, code=2)
-    assert "operant train file.py:Class --init-from mine" in err
+    assert f"if you trust it: operant train {lander} --init-from mine" in err
     _, err = cli("train", lander, "--init-from", "mine", *SMALL, "--timesteps", "128")
     assert "weights of mine" in err
 

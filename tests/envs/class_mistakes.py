@@ -87,9 +87,9 @@ CLASS_MISTAKES: dict[str, tuple[Change | list[Change], str]] = {
     ),
     # The class
     "a list field": (
-        (FIELD, f"{FIELD}        cells: list  #!\n"),
-        "Cart.State.cells: use float, int or bool, got list; write one field for each number (x0: "
-        "float, x1: float), or a state of arrays: class State(operant.lang.Arrays) with cells = "
+        (FIELD, f"{FIELD}        walls: list  #!\n"),
+        "Cart.State.walls: use float, int or bool, got list; write one field for each number (x0: "
+        "float, x1: float), or a state of arrays: class State(operant.lang.Arrays) with walls = "
         "operant.lang.float32[8]",
     ),
     "a field of text": (

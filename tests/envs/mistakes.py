@@ -386,5 +386,9 @@ FUNCTION_MISTAKES: dict[str, tuple[Change | list[Change], str]] = {
         step("pair = (1.0, 2.0)\ny = pair[5]"),
         "IndexError: pair[5] is outside: pair holds 2 values, 0 to 1",
     ),
+    "IndexError at a name": (
+        step("pair, k = (1.0, 2.0), 4\ny = pair[k + 1]"),
+        "IndexError: pair[k + 1] with k = 4 is outside: pair holds 2 values, 0 to 1",
+    ),
     "KeyError": (step("y = COUNTS['a']"), "KeyError: 'a' is no key of the dict"),
 }

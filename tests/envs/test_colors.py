@@ -26,7 +26,7 @@ def test_digits_and_numbers() -> None:
     assert to_rgb("grey") == to_rgb("gray")
 
 
-ALL = f"there are {', '.join(COLORS)}"
+ALL = f"there are {', '.join(COLORS)}, grey, violet, turquoise"
 WRONG: dict[Any, str] = {
     "rad": f"no colour is called 'rad'; did you mean red or gray? {ALL}",
     "purpel": f"no colour is called 'purpel'; did you mean purple or paper? {ALL}",

@@ -104,8 +104,8 @@ def test_an_environment_of_gymnasiums_own_is_told_from_a_typing_error(env_id: st
     with pytest.raises(ValueError) as caught:
         operant.make(env_id)
     assert str(caught.value) == (
-        f"{env_id!r} is one of Gymnasium's own environments, which cannot be trained yet; operant "
-        "trains what `operant envs` lists, your own classes of operant.Env, and games in C."
+        f"{env_id!r} is one of Gymnasium's own environments, which cannot be made or trained yet; "
+        "operant trains what `operant envs` lists, your own classes of operant.Env, and games in C."
     )
 
 
@@ -179,7 +179,9 @@ def test_what_is_no_environment_class_is_refused(env: Any) -> None:
     with pytest.raises(TypeError) as caught:
         operant.register("Catch-v0", env)
     assert str(caught.value) == (
-        f"register() takes a subclass of operant.Env with rules, got {env!r}"
+        "register() takes a class of operant.Env with a State, and reset(random), step(state, "
+        "action) and observe(state) as functions of values (docs/environments.md), got "
+        f"{env!r}"
     )
     assert "operant/Catch-v0" not in gymnasium.registry
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .array_module import refused, written
+from .array_module import module, refused, written
 
 NUMBERS = {
     "y = 1\nif action > 0:\n    y = 2.0  #!": (
@@ -32,6 +32,18 @@ NUMBERS = {
     "y = (action > 0) == 1  #!": "a comparison mixes truth values and numbers; write to_int(x)",
     "y = where(action > 0, action > 1, 2)  #!": (
         "where() mixes truth values and numbers; write to_int(x)"
+    ),
+    "if action == 2 & state.n[0] > 0:  #!\n    pass": (
+        "`&` and `|` bind tighter than comparisons: brackets are missing; write (action == 2) and "
+        "(state.n[0] > 0)"
+    ),
+    "y = (0 < action | state.n[0] < 3)  #!": (
+        "`&` and `|` bind tighter than comparisons: brackets are missing; write (0 < action) or "
+        "(state.n[0] < 3)"
+    ),
+    "y = state.n[0] & (1) == 1 == (action)  #!": (
+        "`&` and `|` bind tighter than comparisons: brackets are missing; write (state.n[0]) "
+        "and (1 == 1 == action)"
     ),
     "y = action / 2  #!": "int / int: write to_float(a) / b, or a // b for a whole number",
     "y = action ** 2  #!": "powers are not compiled; write x * x, or exp(y * log(x))",
@@ -189,8 +201,8 @@ NAMES = {
 ARRAYS = {
     "y = state.x[3]  #!": "index 3 of state.x is outside 0..2",
     "y = state.x[-1]  #!": "index -1 of state.x is outside 0..2; the last is 2",
-    "y = state.board[1, 4]  #!": "index 4 of state.board is outside 0..3",
-    "state.board[N, 0] = 1  #!": "index 4 of state.board is outside 0..3",
+    "y = state.board[1, 4]  #!": "index 4 of axis 1 of state.board is outside 0..3",
+    "state.board[N, 0] = 1  #!": "index 4 of axis 0 of state.board is outside 0..3",
     "y = state.x[0.0]  #!": "an index must be an int, got a float; write 0",
     "y = state.x[action > 0]  #!": "an index must be an int, got a bool; write to_int(action > 0)",
     "y = state.x[0, 1]  #!": "state.x is an array of 3, got 2 indices; write state.x[k]",
@@ -209,7 +221,7 @@ ARRAYS = {
     "y = state.x + 1.0  #!": (
         "`state.x` must be a number, got an array of 3; write one element, state.x[k], or a loop"
     ),
-    "y = GRID[2, 0]  #!": "index 2 of GRID is outside 0..1",
+    "y = GRID[2, 0]  #!": "index 2 of axis 0 of GRID is outside 0..1",
     "TABLE[0] = 1.0  #!": "TABLE is a constant; what changes is in State: name = int32[8]",
     "row = GRID[0]\nrow[1] = 2  #!": (
         "a part of GRID is a constant; what changes is in State: name = int32[8]"
@@ -367,3 +379,17 @@ TABLE = NUMBERS | NAMES | ARRAYS
 )
 def test_mistake(tmp_path: Path, code: str, message: str) -> None:
     assert refused(tmp_path, written(code)) == message
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "y = action == (2 & state.n[0]) > 0",
+        "y = 0 <= (  # its lowest bits\n    state.n[0] & 3\n) < 2",
+        "y = (state.n[0] & 3) < (action | 1) < 9",
+        "y = state.n[0] & 1 == 0",  # Python reads it as people mean it
+        "y = 0 < state.n[0] << 1 < 9",
+    ],
+)
+def test_bits_in_brackets_are_compared(tmp_path: Path, code: str) -> None:
+    module(tmp_path, written(code))

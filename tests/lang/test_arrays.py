@@ -138,21 +138,24 @@ def test_arrays_stay_where_they_are() -> None:
         Board(np.zeros((2, 3), np.uint8))
 
 
+OUTSIDE = r"^index -?\d of axis [01] of state.cells is outside 0\.\.\d; ask before"
+
+
 @pytest.mark.parametrize("index", [-1, (0, -1), (-2, 0), np.int64(-1), (-1,)], ids=str)
 def test_indices_count_from_the_start(index: Any) -> None:
     state = board()
-    with pytest.raises(IndexError, match=r"^index -\d of state.cells is outside 0\.\.\d$"):
+    with pytest.raises(IndexError, match=OUTSIDE):
         state.cells[index]
-    with pytest.raises(IndexError, match=r"^index -\d of state.cells is outside 0\.\.\d$"):
+    with pytest.raises(IndexError, match=OUTSIDE):
         state.cells[index] = 1
     assert not state.cells.any()
 
 
 @pytest.mark.parametrize("index", [2, (0, 3), (2, 0)])
 def test_indices_beyond_the_end(index: Any) -> None:
-    with pytest.raises(IndexError, match=r"^index \d of state.cells is outside 0\.\.\d$"):
+    with pytest.raises(IndexError, match=OUTSIDE):
         board().cells[index]
-    with pytest.raises(IndexError, match=r"^index \d of state.cells is outside 0\.\.\d$"):
+    with pytest.raises(IndexError, match=OUTSIDE):
         board().cells[index] = 1
 
 
@@ -197,11 +200,20 @@ def test_cells_can_be_looked_at() -> None:
     assert f"{cells}" == "[0 1 2]"
 
 
+def test_the_axis_is_named() -> None:
+    with pytest.raises(IndexError) as found:
+        board().cells[0, 3]
+    assert str(found.value) == (
+        "index 3 of axis 1 of state.cells is outside 0..2; ask before with `if`, or write "
+        "clip(x, 0, 2)"
+    )
+
+
 def test_parts_and_tables_have_names_too() -> None:
     row = board().cells[1]
-    with pytest.raises(IndexError, match=r"^index 3 of state.cells is outside 0\.\.2$"):
+    with pytest.raises(IndexError, match=r"^index 3 of state.cells is outside 0\.\.2; ask"):
         row[3]
-    with pytest.raises(IndexError, match=r"^index 9 of a table is outside 0\.\.1$"):
+    with pytest.raises(IndexError, match=r"^index 9 of a table is outside 0\.\.1; ask"):
         as_cells(np.array([1, 2]))[9]
 
 

@@ -284,8 +284,15 @@ def test_a_batch_of_ones_own_is_used_as_it_is():
 
 def test_a_batch_that_resets_otherwise_is_refused():
     env = operant.make("CartPole-v1", 4, backend="reference")
-    with pytest.raises(ValueError, match="autoreset_mode='SameStep'"):
+    with pytest.raises(ValueError) as caught:
         PPO(env)
+    assert str(caught.value) == (
+        "PPO needs autoreset_mode='SameStep', this batch has 'NextStep'; write "
+        "operant.make('CartPole-v1', num_envs=4, autoreset_mode='SameStep'), or "
+        "PPO('CartPole-v1', num_envs=4), which makes the batch itself"
+    )
+    with pytest.raises(ValueError, match=r"or PPO\(Drift, num_envs=2\), which"):
+        PPO(operant.make(Drift, 2, backend="reference"))
     with pytest.raises(TypeError, match="env must be"):
         PPO(3)
 

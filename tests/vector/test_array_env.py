@@ -496,8 +496,10 @@ def test_an_index_outside_its_array(reach: float, index: int) -> None:
     for _ in range(2):  # it is said every time
         with pytest.raises(IndexError) as found:
             batch.step(actions)
-        message = f"{__file__}:{place}: index {index} of state.table is outside 0..2"
-        assert str(found.value) == message
+        assert str(found.value) == (
+            f"{__file__}:{place}: index {index} of state.table is outside 0..2; ask before with "
+            "`if`, or write clip(x, 0, 2)"
+        )
     after = batch.get_state()
     for name in ("state.before", "state.after", "seed", "index", "episode"):  # its neighbours
         np.testing.assert_array_equal(after[name], before[name])

@@ -1003,7 +1003,8 @@ def test_before_reset_and_after_close() -> None:
 
 def test_pictures() -> None:
     env, reference = make_both("CartPole-v1", 3, render_mode="rgb_array")
-    assert make("CartPole-v1", 3).render() is None
+    with pytest.warns(UserWarning, match="no picture without a render mode"):
+        assert make("CartPole-v1", 3).render() is None
     for batch in (env, reference):
         batch.reset(seed=0)
         batch.step(np.ones(3, np.int64))

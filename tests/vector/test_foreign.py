@@ -19,20 +19,34 @@ def of_gymnasium() -> Any:
     return gymnasium.make("Blackjack-v1")
 
 
+class OwnGym(gymnasium.Env[Any, Any]):
+    """What a user has written for Gymnasium."""
+
+
+YOURS = (
+    "; OwnGym is a gymnasium.Env, whose methods run one environment in Python; operant compiles a "
+    "class of operant.Env instead: a State, and reset(random), step(state, action) and "
+    "observe(state) as functions of values (docs/environments.md)"
+)
+
+
 @pytest.mark.parametrize("use", [PPO, operant.make])
 @pytest.mark.parametrize(
     ("make", "advice"),
     [
-        (of_gymnasium, "; Gymnasium's own environments cannot be trained yet; operant trains "),
+        (of_gymnasium, "; Gymnasium's own environments cannot be made or trained yet; operant "),
+        (lambda: OwnGym, YOURS),
+        (lambda: OwnGym(), YOURS),
+        (lambda: gymnasium.wrappers.TimeLimit(OwnGym(), 9), YOURS),
         (
             lambda: gymnasium.make_vec("Blackjack-v1", num_envs=2, vectorization_mode="sync"),
-            "; Gymnasium's own environments cannot be trained yet; operant trains ",
+            "; Gymnasium's own environments cannot be made or trained yet; operant trains ",
         ),
         (
             lambda: gymnasium.make("CartPole-v1"),
             ", which is Gymnasium's; operant has one of its own: pass 'CartPole-v1'",
         ),
-        (lambda: gymnasium.Env, "; Gymnasium's own environments cannot be trained yet; "),
+        (lambda: gymnasium.Env, "; Gymnasium's own environments cannot be made or trained yet; "),
         (lambda: of_gymnasium, "; pass the class or its id, not a function that makes one; "),
         (lambda: gymnasium.make(OURS), ", one environment in a wrapper; to run many pass 'CartP"),
         (

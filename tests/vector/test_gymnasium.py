@@ -527,7 +527,12 @@ def test_render() -> None:
 
     silent = made_by_operant()
     silent.reset(seed=1)
-    assert silent.render() is None
+    with pytest.warns(UserWarning, match="no picture without a render mode; write operant.make"):
+        assert silent.render() is None
+    one = gymnasium.make("operant/Pendulum-v1")
+    one.reset(seed=1)
+    with pytest.warns(UserWarning, match="no picture without a render mode"):
+        assert one.unwrapped.render() is None
 
     single = gymnasium.make("operant/Pendulum-v1", render_mode="rgb_array")
     single.reset(seed=1)

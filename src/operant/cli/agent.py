@@ -31,12 +31,18 @@ def open_agent(name: str, checkpoint: str = "latest", env: str = "") -> Opened:
     Raises:
         UserError: there is none, or it is damaged.
     """
-    from operant.cli.target import load_env
-    from operant.ppo.snapshot import load_agent
+    from operant.cli.target import code_to_name, load_env
+    from operant.ppo.snapshot import UnregisteredEnvError, load_agent
 
     with mistakes():
-        _, found = find_policy(name, checkpoint)
-        agent, config, chosen = load_agent(found, load_env(env) if env else None)
+        run, found = find_policy(name, checkpoint)
+        try:
+            agent, config, chosen = load_agent(found, load_env(env) if env else None)
+        except UnregisteredEnvError as error:
+            raise UserError(
+                f"the environment {error.env_id!r} of {run} is not registered; its code is not run "
+                f"unless you name it; if you trust it, add --env {code_to_name(error.env_id)}"
+            ) from None
     return Opened(agent, config, chosen, found)
 
 

@@ -6,6 +6,7 @@ import importlib
 import importlib.machinery
 import importlib.util
 import re
+import shlex
 import sys
 import traceback
 from collections.abc import Iterator
@@ -13,8 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
-from operant.cli.screen import UserError
+from operant.cli.screen import UserError, printable
 from operant.envs.env import Env, check_complete
+from operant.envs.foreign import instead_of_gymnasiums
 from operant.envs.registry import env_ids, get_env
 
 _LIBRARIES = (".so", ".dylib", ".dll")
@@ -44,6 +46,19 @@ def is_registered(env_id: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def code_to_name(env_id: str) -> str:
+    """How the environment that a run recorded is named on a command line, to be shown.
+
+    The record may come from anyone: nothing of it is loaded here. ``file.py:Class`` where it does
+    not say which code it was.
+    """
+    file, _, cls = env_id.rpartition(":")
+    is_code = cls.isidentifier() and (file.endswith(".py") or file.replace(".", "").isidentifier())
+    if is_code or env_id.endswith(_LIBRARIES):
+        return shlex.quote(printable(env_id))
+    return "file.py:Class"
 
 
 def load_env(target: str) -> type[Env]:
@@ -115,11 +130,7 @@ def _not_ours(name: str, value: object) -> str:
     if not issubclass(value, gymnasium.Env):
         cls = value.__name__
         return f"{cls} in {name} is no environment: write class {cls}(operant.Env)"
-    return (
-        f"{value.__name__} in {name} is a gymnasium.Env, whose methods run one environment in "
-        "Python; operant compiles a class of operant.Env instead: a State, and reset(random), "
-        "step(state, action) and observe(state) as functions of values (docs/environments.md)"
-    )
+    return instead_of_gymnasiums(value, f" in {name}")
 
 
 def _load_library(name: str) -> type[Env]:

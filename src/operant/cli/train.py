@@ -280,19 +280,20 @@ def _origin(given: Given) -> Origin:
 
 def _env_of(origin: Origin) -> str:
     """The environment of a run whose weights are taken, where none was named."""
-    from operant.cli.target import is_registered
+    from operant.cli.target import code_to_name, is_registered
 
     env = origin.config.env.id
     if is_registered(env):
         return env
     raise UserError(
         f"the environment {env!r} of {origin.name} is not registered; its code is not run unless "
-        f"you name it: operant train file.py:Class --init-from {shlex.quote(origin.name)}"
+        f"you name it; if you trust it: operant train {code_to_name(env)} --init-from "
+        f"{shlex.quote(origin.name)}"
     )
 
 
 def _resumed(given: Given, values: dict[str, Any], resume: str) -> Session:
-    from operant.cli.target import is_registered, load_env
+    from operant.cli.target import code_to_name, is_registered, load_env
     from operant.ppo.session import Session
     from operant.runs.directory import find_run
     from operant.runs.summary import summary
@@ -307,7 +308,8 @@ def _resumed(given: Given, values: dict[str, Any], resume: str) -> Session:
             raise
         raise UserError(
             f"the environment {named!r} of {resume} is not registered; its code is not run "
-            f"unless you name it: operant train file.py:Class --resume {shlex.quote(resume)}"
+            f"unless you name it; if you trust it: operant train {code_to_name(named)} --resume "
+            f"{shlex.quote(resume)}"
         ) from None
 
 

@@ -59,8 +59,8 @@ def to_rgb(color: Color | str) -> Color:
     """A colour as three numbers from 0 to 255.
 
     Args:
-        color: three numbers from 0 to 255; a name of `COLORS`, in capitals or not; or the six
-            digits of ``"#rrggbb"``.
+        color: three numbers from 0 to 255; a name of `COLORS`, ``"grey"``, ``"violet"`` or
+            ``"turquoise"``, in capitals or not; or the six digits of ``"#rrggbb"``.
 
     Raises:
         ValueError: it is none of them.
@@ -87,6 +87,7 @@ def _from_text(text: str) -> Color:
         return int(name[1:3], 16), int(name[3:5], 16), int(name[5:7], 16)
     if name.startswith("#"):
         raise ValueError(f"a colour in digits is '#rrggbb', six of 0-9 and a-f, got {text!r}")
-    close = difflib.get_close_matches(name, [*COLORS, *_ALIASES], 3, 0.5)
+    known = [*COLORS, *_ALIASES]
+    close = difflib.get_close_matches(name, known, 3, 0.5)
     guess = f"did you mean {' or '.join(close)}? " if close else ""
-    raise ValueError(f"no colour is called {text!r}; {guess}there are {', '.join(COLORS)}")
+    raise ValueError(f"no colour is called {text!r}; {guess}there are {', '.join(known)}")

@@ -157,8 +157,11 @@ def _index(error: IndexError, trace: TracebackType | None) -> str:
     holder = known.get(ast.unparse(node.value))
     if not isinstance(holder, tuple | list) or not holder:
         return ""
+    names = sorted({part.id for part in ast.walk(node.slice) if isinstance(part, ast.Name)})
+    came = ", ".join(f"{name} = {known[name]}" for name in names if type(known.get(name)) is int)
     return (
-        f"IndexError: {ast.unparse(node)} is outside: {ast.unparse(node.value)} holds "
+        f"IndexError: {ast.unparse(node)}{came and f' with {came}'} is outside: "
+        f"{ast.unparse(node.value)} holds "
         f"{len(holder)} values, 0 to {len(holder) - 1}"
     )
 

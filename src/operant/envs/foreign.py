@@ -8,6 +8,16 @@ TRAINABLE = (
     "operant trains what `operant envs` lists, your own classes of operant.Env, and games in C"
 )
 """What there is to train today."""
+RULES = "a State, and reset(random), step(state, action) and observe(state) as functions of values"
+"""What a class of operant.Env is written with."""
+
+
+def instead_of_gymnasiums(env: type, where: str = "") -> str:
+    """What to write instead of an author's own class of gymnasium.Env."""
+    return (
+        f"{env.__name__}{where} is a gymnasium.Env, whose methods run one environment in Python; "
+        f"operant compiles a class of operant.Env instead: {RULES} (docs/environments.md)"
+    )
 
 
 def bare_name(env_id: str) -> str:

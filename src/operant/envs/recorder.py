@@ -60,9 +60,10 @@ def state_fields(env: type[Any]) -> dict[str, str]:
     fields = {}
     for field, kind in hints.items():
         if kind not in _DTYPES:
+            got = kind if not isinstance(kind, type) else kind.__name__
             raise LanguageError(
                 f"{part_place(env, 'State', field)}{name}.State.{field}: use float, int or bool, "
-                f"got {kind if not isinstance(kind, type) else kind.__name__}{_field_advice(kind)}"
+                f"got {got}{_field_advice(field, kind)}"
             )
         fields[field] = _DTYPES[kind]
         if field in state._field_defaults:
@@ -76,12 +77,12 @@ def state_fields(env: type[Any]) -> dict[str, str]:
     return fields
 
 
-def _field_advice(kind: Any) -> str:
+def _field_advice(field: str, kind: Any) -> str:
     origin = typing.get_origin(kind) or kind
     if origin in (list, tuple, dict, set, np.ndarray):
         return (
             "; write one field for each number (x0: float, x1: float), or a state of arrays: "
-            "class State(operant.lang.Arrays) with cells = operant.lang.float32[8]"
+            f"class State(operant.lang.Arrays) with {field} = operant.lang.float32[8]"
         )
     if origin is str:
         return "; number the cases 0, 1, 2 and use an int"

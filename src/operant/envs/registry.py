@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
-from operant.envs.foreign import TRAINABLE, bare_name, is_gymnasiums
+from operant.envs.foreign import RULES, TRAINABLE, bare_name, is_gymnasiums
 
 if TYPE_CHECKING:
     from operant.envs.env import Env
@@ -43,7 +43,10 @@ def register(env_id: str, env: type[Env]) -> None:
     if not isinstance(env_id, str) or not re.fullmatch(r"[\w.-]+-v\d+", env_id):
         raise ValueError(f"an environment's id looks like 'Catch-v0', got {env_id!r}")
     if not (isinstance(env, type) and issubclass(env, Env) and hasattr(env, "State")):
-        raise TypeError(f"register() takes a subclass of operant.Env with rules, got {env!r}")
+        raise TypeError(
+            f"register() takes a class of operant.Env with {RULES} (docs/environments.md), got "
+            f"{env!r}"
+        )
     known = _REGISTERED.get(env_id)
     same = known is not None and known.__qualname__ == env.__qualname__
     if env_id in _BUILT_IN or (known is not None and not same):  # the same name again: a notebook
@@ -74,8 +77,8 @@ def get_env(env_id: str) -> type[Env]:
     names = env_ids()
     if is_gymnasiums(name) and bare_name(name) not in map(bare_name, names):
         raise ValueError(
-            f"{env_id!r} is one of Gymnasium's own environments, which cannot be trained yet; "
-            f"{TRAINABLE}."
+            f"{env_id!r} is one of Gymnasium's own environments, which cannot be made or trained "
+            f"yet; {TRAINABLE}."
         )
     lower = {known.lower(): known for known in names}
     near = difflib.get_close_matches(name.lower(), lower, 3, 0.5)  # the nearest first
@@ -84,7 +87,7 @@ def get_env(env_id: str) -> type[Env]:
         raise ValueError(f"unknown environment {env_id!r}; did you mean {meant}?")
     raise ValueError(
         f"unknown environment {env_id!r}; there are {', '.join(names)}; other environments of "
-        "Gymnasium's cannot be trained yet."
+        "Gymnasium's cannot be made or trained yet."
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import linecache
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -256,8 +256,11 @@ def missing_brackets() -> str:
     return bracketed(node) if isinstance(node, ast.Compare) else ""
 
 
-def bracketed(node: ast.Compare) -> str:
-    """A comparison of ``x & y`` with something, as ``(.. x) & (y ..)``; empty if there is none."""
+def bracketed(node: ast.Compare, words: Mapping[str, str] | None = None) -> str:
+    """A comparison of ``x & y`` with something, as ``(.. x) & (y ..)``; empty if there is none.
+
+    `words` stand for ``&`` and ``|`` where the language has them.
+    """
     groups: list[list[str]] = [[]]
     joins: list[str] = []
     for operator, operand in zip([None, *node.ops], [node.left, *node.comparators], strict=True):
@@ -269,6 +272,8 @@ def bracketed(node: ast.Compare) -> str:
         joins += between
     if not joins:
         return ""
+    if words is not None and set(joins) <= words.keys():
+        joins = [words[join] for join in joins]
     texts = [" ".join(group) for group in groups]
     texts = [text if text.isidentifier() or text[0] == "(" else f"({text})" for text in texts]
     return texts[0] + "".join(

@@ -169,10 +169,24 @@ _WIDER = {"uint8": "declare it int32, or write clip(x, 0, 255)"}
 
 def _inside(array: Cells, index: Any) -> Any:
     places = index if isinstance(index, tuple) else (index,)
-    for place, size in zip(places, array.shape, strict=False):
+    for axis, (place, size) in enumerate(zip(places, array.shape, strict=False)):
         if isinstance(place, int | np.integer) and not 0 <= place < size:
-            raise IndexError(f"index {place} of {array.label} is outside 0..{size - 1}")
+            label = axis_label(array.label, axis, array.ndim)
+            raise IndexError(outside(int(place), label, size))
     return index
+
+
+def axis_label(label: str, axis: int, dimensions: int) -> str:
+    """What an index is of: ``axis 1 of state.board``, or the array where it has one axis only."""
+    return label if dimensions == 1 else f"axis {axis} of {label}"
+
+
+def outside(index: int, label: str, size: int) -> str:
+    """What is said of an index outside an array while a game runs, and what to write."""
+    return (
+        f"index {index} of {label} is outside 0..{size - 1}; ask before with `if`, or write "
+        f"clip(x, 0, {size - 1})"
+    )
 
 
 def labelled(array: np.ndarray, label: str) -> Cells:

@@ -15,7 +15,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from operant.lang.advice import bracketed, brackets_advice
 from operant.lang.array_advice import expression_advice, membership_advice
+from operant.lang.arrays import axis_label
 from operant.lang.integers import to_float32
 from operant.lang.kinds import (
     BOOL,
@@ -263,14 +265,15 @@ class Expressions(Lookups):
     def index(self, node: ast.expr, array: Array, dimension: int) -> Value:
         """An index, looked at when it is not sure to lie inside."""
         size = array.shape[dimension]
+        label = axis_label(array.label, dimension, len(array.shape))
         value = self.number(node, INT, "an index")
         if value.known and not 0 <= value.value < size:
             last = f"; the last is {size - 1}" if value.value < 0 else ""
-            self.fail(node, f"index {value.value} of {array.label} is outside 0..{size - 1}{last}")
+            self.fail(node, f"index {value.value} of {label} is outside 0..{size - 1}{last}")
         low, high = self.bounds.get(getattr(node, "id", ""), (-1, -1))
         if value.known or (low >= 0 and high <= size):
             return value
-        number = self.library.watch(self.place(node), array.label, size)
+        number = self.library.watch(self.place(node), label, size)
         return self.combined(f"inside({{0}}, {size}, {number}, trouble)", [value], INT)
 
     def binary(
@@ -341,6 +344,8 @@ class Expressions(Lookups):
 
     def compare(self, node: ast.Compare) -> Value:
         """``a < b``, also ``a < b < c``."""
+        if getattr(node, "lacks_brackets", False):
+            self.fail(node, brackets_advice(bracketed(node, {"&": "and", "|": "or"})))
         terms = [node.left, *node.comparators]
         if any(isinstance(part, ast.Call) for term in terms[1:-1] for part in ast.walk(term)):
             self.fail(node, "a call in the middle of a comparison; give its result a name")

@@ -73,6 +73,7 @@ def _definitions(text: str, file: str) -> dict[str, list[tuple[CodeType, ast.stm
             whole = compile(tree, file, "exec", flags=flags, dont_inherit=True)
         except (SyntaxError, ValueError):  # saved half-written
             return {}
+    _mark_missing_brackets(tree, text)
     statements = {
         (node.name, min(part.lineno for part in (node, *node.decorator_list))): node
         for node in ast.walk(tree)
@@ -84,6 +85,29 @@ def _definitions(text: str, file: str) -> dict[str, list[tuple[CodeType, ast.stm
         if statement is not None:
             found.setdefault(code.co_qualname, []).append((code, statement))
     return found
+
+
+def _mark_missing_brackets(tree: ast.AST, text: str) -> None:
+    """Set `lacks_brackets` on each ``a == 2 & b > 0``, which Python reads as ``a == (2 & b) > 0``.
+
+    A tree does not hold the brackets that the author wrote, so this is done beside the text.
+    """
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Compare) or len(node.ops) == 1:
+            continue  # `flags & 1 == 0` alone is right in Python
+        line, column = node.lineno, node.col_offset
+        for operand in (node.left, *node.comparators):
+            bits = isinstance(operand, ast.BinOp) and isinstance(operand.op, ast.BitAnd | ast.BitOr)
+            before = ast.expr(
+                lineno=line,
+                col_offset=column,
+                end_lineno=operand.lineno,
+                end_col_offset=operand.col_offset,
+            )
+            if bits and "(" not in (ast.get_source_segment(text, before) or ""):
+                vars(node)["lacks_brackets"] = True
+            line = operand.end_lineno or operand.lineno
+            column = operand.end_col_offset or operand.col_offset
 
 
 def _inner(code: CodeType) -> Iterator[CodeType]:

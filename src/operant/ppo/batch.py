@@ -82,8 +82,12 @@ def make_env(config: Config, env: str | type[Env] | BaseVecEnv, device: torch.de
     wanted = config.env
     if isinstance(env, BaseVecEnv):
         if env.autoreset_mode != AutoresetMode.SAME_STEP:
+            name, count = env_name(env), env.num_envs
+            shown = repr(name) if id_of(env.rules.env) else name
             raise ValueError(
                 f"PPO needs autoreset_mode='SameStep', this batch has {env.autoreset_mode.value!r}"
+                f"; write operant.make({shown}, num_envs={count}, autoreset_mode='SameStep'), or "
+                f"PPO({shown}, num_envs={count}), which makes the batch itself"
             )
         return env
     from operant.vector.make import make

@@ -282,6 +282,17 @@ def _check_model(checkpoint: Checkpoint, config: Config, spaces: tuple[Any, Any]
             )
 
 
+class UnregisteredEnvError(ValueError):
+    """The environment that a checkpoint names is not registered, and none was given."""
+
+    def __init__(self, env_id: str) -> None:
+        super().__init__(
+            f"the environment {env_id!r} of this checkpoint is not registered; its code is not run "
+            "unless you name it: pass env=..."
+        )
+        self.env_id = env_id
+
+
 def chosen_env(
     config: Config, env: str | type[Env] | BaseVecEnv | None
 ) -> str | type[Env] | BaseVecEnv:
@@ -290,17 +301,14 @@ def chosen_env(
     A file named in a checkpoint is not run: a checkpoint may come from anyone.
 
     Raises:
-        ValueError: it is not, and none was given.
+        UnregisteredEnvError: it is not, and none was given.
     """
     if env is not None:
         return env
     try:
         return get_env(config.env.id)
     except ValueError:
-        raise ValueError(
-            f"the environment {config.env.id!r} of this checkpoint is not registered; its code is "
-            "not run unless you name it: pass env=... (on the command line --env file.py:Class)"
-        ) from None
+        raise UnregisteredEnvError(config.env.id) from None
 
 
 def spaces_of(env: str | type[Env], config: Config) -> tuple[Any, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from operant.envs.array_rules import ArrayRules, arguments
+from operant.lang.arrays import outside
 from operant.lang.dialects import PythonText
 from operant.lang.endless import ADVICE, MOST_PASSES
 from operant.lang.numba_source import expression
@@ -92,7 +93,7 @@ def noted_error(word: int, places: list[tuple[str, str, int]]) -> RulesError | E
     if size == 0:
         text = f"{line}: {label} did not end within {MOST_PASSES} passes; {ADVICE}"
         return EndlessLoopError(text)
-    return RulesError(f"{line}: index {index} of {label} is outside 0..{size - 1}")
+    return RulesError(f"{line}: {outside(index, label, size)}")
 
 
 def _table(name: str, values: np.ndarray) -> str:

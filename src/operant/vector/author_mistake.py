@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import sysconfig
 import traceback
 from pathlib import Path
 
 from operant.envs.rules import call
+from operant.lang import LanguageError
 from operant.vector.compile_error import CompileError, one_line
 
 _LIBRARIES = (
     f"{Path(__file__).parents[1]}{os.sep}",
     *(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")),
 )
+_PLACED = re.compile(r"[^\n]+?:\d+: ")
 
 
 class RulesError(IndexError):
@@ -29,6 +32,8 @@ def env_mistake(error: BaseException) -> str | None:
     functions raised, or it cannot be compiled. None for all others."""
     if isinstance(error, RulesError | EndlessLoopError | CompileError):
         return str(error)
+    if isinstance(error, LanguageError) and _PLACED.match(str(error)):
+        return str(error)  # it begins with the author's line already
     place = author_place(error)
     if place is None:
         return None

@@ -12,7 +12,7 @@ from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
-from gymnasium import spaces
+from gymnasium import logger, spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
@@ -20,7 +20,7 @@ from operant.envs.env import Env
 from operant.envs.rules import Rules, call
 from operant.vector.copies import description, env_key, made_again
 from operant.vector.foreign import not_an_env
-from operant.vector.parameters import is_parameter, with_parameter
+from operant.vector.parameters import is_parameter, refuse_foreign_options, with_parameter
 from operant.vector.seeding import checked_seed
 
 NO_LIMIT = 2**31 - 1
@@ -95,6 +95,7 @@ class BaseVecEnv(VectorEnv[Any, Any, Any]):
                 "`operant record RUN` films a policy, `operant play ENV` lets you play"
             )
         self._first_seed = None if seed is None else checked_seed(seed)
+        refuse_foreign_options(env, params)
         self.rules = Rules.of(env, params)
         self.max_episode_steps = limit
         self.render_mode = render_mode
@@ -255,8 +256,14 @@ class BaseVecEnv(VectorEnv[Any, Any, Any]):
         return deepcopy(self)  # a batch shares nothing, random generators of spaces neither
 
     def render(self) -> tuple[np.ndarray, ...] | None:
-        """A picture of each, uint8 ``[height, width, 3]``; None without a render mode."""
+        """A picture of each, uint8 ``[height, width, 3]``; None without a render mode, and a
+        warning."""
         if self.render_mode is None:
+            logger.warn(
+                "render() gives no picture without a render mode; write "
+                'operant.make(..., render_mode="rgb_array")',
+                stacklevel=2,  # the caller's line
+            )
             return None
         return tuple(self.render_one(i) for i in range(self.num_envs))
 

@@ -7,7 +7,7 @@ from typing import Any
 import gymnasium
 from gymnasium.vector import VectorEnv
 
-from operant.envs.foreign import TRAINABLE
+from operant.envs.foreign import TRAINABLE, instead_of_gymnasiums
 from operant.envs.registry import env_ids, id_of
 
 
@@ -29,7 +29,10 @@ def not_an_env(value: Any) -> str:
         return f"{got}, which is Gymnasium's; operant has one of its own: pass {theirs!r}"
     kinds = (gymnasium.Env, VectorEnv)
     if isinstance(value, kinds) or (isinstance(value, type) and issubclass(value, kinds)):
-        return f"{got}; Gymnasium's own environments cannot be trained yet; {TRAINABLE}"
+        kind = value if isinstance(value, type) else type(inside)
+        if issubclass(kind, gymnasium.Env) and kind.__module__.partition(".")[0] != "gymnasium":
+            return f"{got}; {instead_of_gymnasiums(kind)}"
+        return f"{got}; Gymnasium's own environments cannot be made or trained yet; {TRAINABLE}"
     if callable(value) and not isinstance(value, type):
         return f"{got}; pass the class or its id, not a function that makes one; {TRAINABLE}"
     return got

@@ -3,10 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 from operant.envs.layouts import space_of
 from operant.envs.rules import Rules, resolve_params
+
+_OPTIONS = {
+    "max_steps": "max_episode_steps",
+    "n_envs": "num_envs",
+    "n_workers": "workers",
+    "nenvs": "num_envs",
+    "num_env": "num_envs",
+    "num_workers": "workers",
+}
+"""What options of a batch are called elsewhere, and here."""
+
+
+def refuse_foreign_options(env: type[Any], names: Iterable[str]) -> None:
+    """Raise TypeError for an option by the name it has in other libraries, with ours.
+
+    An environment may have a parameter of that name.
+    """
+    for name in names:
+        if name in _OPTIONS and name not in getattr(env.Params, "_fields", ()):
+            raise TypeError(
+                f"{env.__qualname__} has no parameter {name!r}; write {_OPTIONS[name]}=..."
+            )
 
 
 def is_parameter(batch: object, name: str) -> bool:

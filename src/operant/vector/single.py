@@ -70,8 +70,11 @@ class SingleEnv(gymnasium.Env[Any, Any]):
         return None if masks is None else masks[0]
 
     def render(self) -> Any:
-        """A picture, uint8 ``[height, width, 3]``; None without a render mode."""
-        return None if self.render_mode is None else self._batch.render_one(0)
+        """A picture, uint8 ``[height, width, 3]``; None without a render mode, and a warning."""
+        if self.render_mode is None:
+            self._batch.render()  # warns
+            return None
+        return self._batch.render_one(0)
 
     def close(self) -> None:
         """Release the batch."""
