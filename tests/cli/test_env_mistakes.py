@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from operant import paths
+from operant import check_plays, paths
 from operant.cli import main
 from operant.cli.play import make_app
 from operant.cli.target import load_env
@@ -82,7 +82,8 @@ OUTSIDE = "index 4 of state.n is outside 0..3; ask before with `if`, or write cl
 SAID = {"reference": f"step() raised IndexError: {OUTSIDE}", "cpu": OUTSIDE}
 
 
-def test_train(mistake: Cli, backend: str) -> None:
+def test_train(mistake: Cli, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_plays, "FIRST_STEPS", 0)  # as if it came later
     name = f"bad-{backend}"
     chosen = ["--set", f"env.backend={backend}", "--run-id", name]
     said = mistake("train", f"{ENVS}:Always", *SMALL, *chosen)
@@ -90,6 +91,12 @@ def test_train(mistake: Cli, backend: str) -> None:
         f"{FILE}:{line_of('Always')}: {SAID[backend]}; {name} is saved up to step 0; correct it "
         f"and continue with: operant train {ENVS}:Always --resume {name}"
     )
+
+
+def test_what_compiled_code_would_go_on_with_is_found_before_training(mistake: Cli) -> None:
+    said = mistake("train", f"{ENVS}:TooLarge", *SMALL, "--set", "env.backend=cpu")
+    assert said.startswith(f"{FILE}:{line_of('TooLarge')}: step() raised OverflowError: ")
+    assert "does not fit into state." in said
 
 
 def test_an_endless_loop(

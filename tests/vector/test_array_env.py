@@ -626,7 +626,6 @@ OPTIONS: dict[str, Any] = {
     "seed": 5,
     "threads": 1,
     "hidden": (16, 16),
-    "learning_rate_schedule": "constant",  # of two trainings with different ends
     "backend": "cpu",
 }
 

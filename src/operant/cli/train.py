@@ -255,7 +255,8 @@ def opened(given: Given, values: dict[str, Any], run_id: str, resume: str = "") 
 
 
 def _started(given: Given, values: dict[str, Any], run_id: str) -> Session:
-    from operant.cli.target import load_env
+    from operant.check_plays import try_in_python
+    from operant.cli.target import is_registered, load_env
     from operant.ppo.config_file import resolved
     from operant.ppo.session import Session
     from operant.runs.directory import check_run_id
@@ -267,7 +268,10 @@ def _started(given: Given, values: dict[str, Any], run_id: str) -> Session:
         origin = _origin(given)
         env = env or _env_of(origin)
     config = resolved(env, origin.networks if origin else {}, values, {"env.id": env})
-    return Session.start(config, load_env(env), run_id, init_from=origin)
+    found = load_env(env)
+    if not is_registered(env):
+        try_in_python(found, **config.env.params)
+    return Session.start(config, found, run_id, init_from=origin)
 
 
 def _origin(given: Given) -> Origin:
