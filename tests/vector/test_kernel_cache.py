@@ -114,7 +114,8 @@ while not (home / "stop").exists():
 
 def test_pruning_beside_processes_that_load(tmp_path: Path) -> None:
     """A kernel may go between two uses, but never while it is being loaded."""
-    environ = {**os.environ, "OPERANT_HOME": str(tmp_path)}
+    # Bytecode belongs to its kernel, and would always be new.
+    environ = {**os.environ, "OPERANT_HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
     pruner = subprocess.Popen([sys.executable, "-c", PRUNES, str(tmp_path)])
     loads = [sys.executable, "-c", LOADS, str(tmp_path)]
     try:
