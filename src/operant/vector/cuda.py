@@ -150,7 +150,7 @@ class CudaVecEnv(BaseVecEnv):
         self._action_shape = (num_envs, *self.rules.action.shape)
         self._prepare()
         self.closed = False
-        self._built = frozenset(vars(self))
+        self._built_up()
 
     @abstractmethod
     def _bytes_per_env(self) -> int:

@@ -148,7 +148,7 @@ class VecEnv(BaseVecEnv):
         self._action_dtypes = fast_dtypes(self.rules.action)
         self._awaits_reset = False  # DISABLED mode: some environment finished and was not reset
         self.closed = False
-        self._built = frozenset(vars(self))
+        self._built_up()
 
     # Gymnasium's API ------------------------------------------------------------------------
     @one_at_a_time

@@ -33,15 +33,8 @@ def refuse_foreign_options(env: type[Any], names: Iterable[str]) -> None:
 
 
 def is_parameter(batch: object, name: str) -> bool:
-    """Whether an attribute of a batch would be a parameter: of that name, and nothing else is."""
-    own = vars(batch)
-    rules = own.get("rules")
-    return (
-        rules is not None
-        and name in rules.params._fields
-        and name not in own
-        and not hasattr(type(batch), name)
-    )
+    """Whether an attribute of a batch is a parameter: of that name, and nothing else is."""
+    return name in vars(batch).get("_parameters", ())
 
 
 def with_parameter(rules: Rules, name: str, value: Any, fixed: str = "") -> Rules:
