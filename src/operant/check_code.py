@@ -18,7 +18,12 @@ from operant.check_plays import (
 from operant.envs.array_rules import ArrayRules
 from operant.envs.env import Env
 from operant.envs.rules import Rules, traced
-from operant.vector.author_mistake import EndlessLoopError, RulesError, env_mistake
+from operant.vector.author_mistake import (
+    EndlessLoopError,
+    RulesError,
+    RulesOverflowError,
+    env_mistake,
+)
 from operant.vector.backends import available_backends
 from operant.vector.compile_error import CompileError, compiling
 from operant.vector.env import VecEnv
@@ -54,7 +59,7 @@ def _compiled(env: type[Env], backend: str) -> str:
         batch.step(random_actions(batch.rules.action, 2, 0))
         batch.set_state({key: values for key, values in batch.get_state().items() if key != "obs"})
         batch.close()
-    except RulesError:  # it did compile; `check_errors` plays the same again
+    except (RulesError, RulesOverflowError):  # it did compile; `check_errors` plays the same again
         return f"{backend}: compiled"
     return f"{backend}: compiled, and it runs"
 
@@ -123,6 +128,6 @@ def _tried(play: Callable[[], object], when: str) -> None:
         said = env_mistake(error)
         if said is None:
             raise
-        same = isinstance(error, IndexError | EndlessLoopError)
+        same = isinstance(error, IndexError | OverflowError | EndlessLoopError)
         after = "raises it too" if same else "goes on with another number"
         raise CheckFailed(f"{said} ({when} on reference; compiled code {after})") from error

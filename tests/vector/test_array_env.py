@@ -28,6 +28,7 @@ from operant.lang import (
 from operant.lang.arrays import Cells
 from operant.lang.integers import Int64
 from operant.models import PPO
+from operant.vector.backends import available_backends
 from operant.vector.compile_error import CompileError, FallbackWarning
 from operant.vector.env import Steps, VecEnv
 from operant.vector.philox import uniforms
@@ -509,6 +510,81 @@ def test_an_index_outside_its_array(reach: float, index: int) -> None:
         reference.step(actions)
 
 
+class Narrow(operant.Env):
+    """What is written is `first` and more, by every way of writing."""
+
+    class Params(NamedTuple):
+        first: float = 0.0
+        way: int = 0
+
+    class State(Arrays):
+        small = uint8[3]
+        wide = int32[3]
+
+    observation_space = Box(-1e10, 1e10, (1,))
+    action_space = Discrete(2)
+
+    def reset(state, params):
+        state.wide[0] = to_int(params.first)
+
+    def step(state, action, params):
+        value = action + to_int(params.first)
+        if params.way == 0:
+            state.small[1] = value
+        elif params.way == 1:
+            state.small[:] = value
+        elif params.way == 2:
+            state.small[2] += value
+        elif params.way == 3:
+            state.wide[1] = value * 8421504
+        else:
+            state.wide[2] = state.small[0]  # always fits
+            state.small[0] = state.wide[0] + action
+        return 0.0, False
+
+    def observe(state, obs):
+        obs[0] = state.wide[0]
+
+
+@pytest.mark.parametrize(
+    ("way", "line", "label", "said"),
+    [
+        (0, "state.small[1] = value", "state.small, which is uint8: 0 to 255; declare it", 256),
+        (1, "state.small[:] = value", "state.small, which is uint8: 0 to 255; declare it", 256),
+        (2, "state.small[2] += value", "state.small, which is uint8: 0 to 255; declare it", 256),
+        (3, "state.wide[1] = value", "state.wide, which is int32: -2147483648 to", 2155905024),
+        (4, "state.small[0] = state.wide", "state.small, which is uint8: 0 to 255; declare", 256),
+    ],
+)
+def test_an_int_that_does_not_fit(way: int, line: str, label: str, said: int) -> None:
+    lines = Path(__file__).read_text().splitlines()
+    place = next(k for k, text in enumerate(lines, 1) if text.strip().startswith(line))
+    for backend in available_backends(Narrow):
+        batch = made(Narrow, 3, backend, first=255.0, way=way)
+        batch.reset()
+        batch.step(np.array([0, 0, 0]))  # 255 fits
+        if way == 2:
+            batch.reset()
+        with pytest.raises(OverflowError) as found:
+            batch.step(np.array([0, 1, 0]))
+            batch.get_state()  # where a GPU is asked
+        prefix = "" if backend == "reference" else f"{__file__}:{place}: "
+        assert str(found.value).startswith(f"{prefix}{said} does not fit into {label}")
+    assert not batch.get_state()["state.small"][1].any() or way == 3  # lowest bits of 256
+
+
+@pytest.mark.parametrize(
+    ("first", "said"), [(-7, "-7"), (-(2**50), "a number beyond -549755813887")]
+)
+def test_numbers_below_an_array(first: int, said: str) -> None:
+    batch = made(Narrow, 2, "cpu", first=float(first), way=0)
+    with pytest.raises(
+        OverflowError, match=f": {said} does not fit into state.(small|wide), which"
+    ):
+        batch.reset()
+        batch.step(np.array([0, 0]))
+
+
 def test_after_an_index_outside_a_batch_goes_on() -> None:
     batch = made(Knobs, 3, "cpu", reach=2.0)
     batch.reset()
@@ -672,4 +748,11 @@ def test_an_index_outside_stops_training() -> None:
     for engine in ("fused", "eager"):
         ppo = PPO(Knobs, engine=engine, **OPTIONS, **{"env.params": {"reach": 2.0}})
         with pytest.raises(IndexError, match=r"index 4 of state.table is outside 0\.\.2"):
+            ppo.learn(40 * 16)
+
+
+def test_an_int_that_does_not_fit_stops_training() -> None:
+    for engine in ("fused", "eager"):
+        ppo = PPO(Narrow, engine=engine, **OPTIONS, **{"env.params": {"first": 255.0}})
+        with pytest.raises(OverflowError, match="256 does not fit into state.small, which is uint"):
             ppo.learn(40 * 16)

@@ -157,11 +157,8 @@ class Cells(np.ndarray):
         try:
             super().__setitem__(_inside(self, index), value)
         except OverflowError:
-            limits = np.iinfo(self.dtype)
-            raise OverflowError(
-                f"{value} does not fit into {self.label}, which is {self.dtype}: {limits.min} to "
-                f"{limits.max}; {_WIDER.get(self.dtype.name, 'write clip(x, low, high)')}"
-            ) from None
+            text = too_large(str(value), self.label, self.dtype.name)
+            raise OverflowError(text) from None
 
 
 _WIDER = {"uint8": "declare it int32, or write clip(x, 0, 255)"}
@@ -187,6 +184,13 @@ def outside(index: int, label: str, size: int) -> str:
         f"index {index} of {label} is outside 0..{size - 1}; ask before with `if`, or write "
         f"clip(x, 0, {size - 1})"
     )
+
+
+def too_large(value: str, label: str, dtype: str) -> str:
+    """What is said of an int that an array cannot hold while a game runs, and what to write."""
+    limits, advice = np.iinfo(dtype), _WIDER.get(dtype, "write clip(x, low, high)")
+    held = f"which is {dtype}: {limits.min} to {limits.max}"
+    return f"{value} does not fit into {label}, {held}; {advice}"
 
 
 def labelled(array: np.ndarray, label: str) -> Cells:

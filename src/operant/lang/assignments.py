@@ -29,6 +29,8 @@ from operant.lang.names import variable_name
 
 _CASTS = {"float32": "f32({})", "int32": "i32({})", "uint8": "u8({})", "bool": "u8({})"}
 _CASTS["int64"] = "i64({})"
+_NARROW = {"uint8": ("uint8",), "int32": ("int32", "uint8")}
+"""Of arrays whose elements have fewer bits than an int, the dtypes of what always fits."""
 _DECLARED = {FLOAT: "float32", INT: "int32", BOOL: "boolean"}
 
 
@@ -193,6 +195,7 @@ class Assignments(Calls):
             self.fail(node, text)
         value = self.as_kind(node, value, array.kind.kind, f"an element of {array.kind.label}")
         self.refuse_too_large(node, array.kind, value)
+        value = self.fitting(node, array.kind, value)
         place = self.library.dialect.element(array.kind, array.text, flat)
         return f"{place} = {_CASTS[array.kind.dtype].format(value.text)}"
 
@@ -200,18 +203,28 @@ class Assignments(Calls):
         """Refuse a known int that its array cannot hold."""
         if array.kind != INT or not value.known or array.dtype == "int64":
             return
-        low, high = int(np.iinfo(array.dtype).min), int(np.iinfo(array.dtype).max)
+        low, high = int_limits(array.dtype)
         if not low <= value.value <= high:
             wider = ", or declare it int32" if array.dtype == "uint8" else ""
             text = f"{value.value} does not fit into {array.label}, which is {array.dtype}"
             self.fail(node, f"{text}: {low} to {high}; write a number in that range{wider}")
+
+    def fitting(self, node: ast.AST, array: Array, value: Value) -> Value:
+        """An int that its array can hold, looked at when that is not sure."""
+        if array.dtype not in _NARROW or value.known or value.fits in _NARROW[array.dtype]:
+            return value
+        number = self.library.watch(self.place(node), array.label, dtype=array.dtype)
+        low, high = (self.library.dialect.integer(limit) for limit in int_limits(array.dtype))
+        looked_at = self.combined(f"fitting({{0}}, {low}, {high}, {number}, trouble)", [value], INT)
+        return replace(looked_at, fits=array.dtype)
 
     def fill(self, node: ast.AST, array: Value, value: Value) -> str:
         """``array[:] = value``; both are computed once."""
         if not isinstance(array.kind, Array):
             self.fail(node, f"{described(array.kind)} cannot be filled; only arrays can")
         if not value.known:
-            value = self.kept(value)
+            value = self.as_kind(node, value, array.kind.kind, f"an element of {array.kind.label}")
+            value = self.kept(self.fitting(node, array.kind, value))
         line = self.stored(node, self.kept(array), "cell", value)
         size = int(np.prod(array.kind.shape))
         self.add(*self.library.dialect.counting("cell", [str(size)], len(self.lines)))
@@ -228,7 +241,7 @@ class Assignments(Calls):
         self.temporaries += 1
         name = f"kept{self.temporaries}"
         self.add(self.library.dialect.named(name, value.text))
-        return Value(name, value.kind)
+        return Value(name, value.kind, fits=value.fits)
 
     def augment(self, node: ast.AugAssign) -> None:
         """``x += 1``, also of an element."""
@@ -259,6 +272,12 @@ class Assignments(Calls):
         array, flat = self.kept(array), self.kept(flat)
         value = self.arithmetic(node, self.element(array, flat), node.op, self.number(node.value))
         self.emit(self.stored(target, array, flat.text, value))
+
+
+def int_limits(dtype: str) -> tuple[int, int]:
+    """The least and the largest int of a dtype."""
+    limits = np.iinfo(dtype)
+    return int(limits.min), int(limits.max)
 
 
 def hashable(kind: Any) -> Any:

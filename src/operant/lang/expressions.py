@@ -216,7 +216,9 @@ class Expressions(Lookups):
         acts = array.acts or flat.acts
         if kind.kind == BOOL:
             return Value(f"({text} != 0)", BOOL, acts=acts)
-        return Value(f"i64({text})" if kind.kind == INT else text, kind.kind, acts=acts)
+        if kind.kind == INT:
+            return Value(f"i64({text})", INT, acts=acts, fits=kind.dtype)
+        return Value(text, kind.kind, acts=acts)
 
     def flat_index(self, node: ast.Subscript, array: Array) -> tuple[Value, tuple[int, ...]]:
         """Where the element or part begins, and the shape of a part."""

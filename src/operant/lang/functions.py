@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field, replace
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -50,6 +50,19 @@ class Compiled:
     returns: Any
 
 
+class Place(NamedTuple):
+    """What is looked at when a function runs: an index, a number to be stored, or a loop."""
+
+    line: str
+    """File and line of the author's."""
+    label: str
+    """The array that is indexed or written to, or the loop."""
+    size: int
+    """Of the axis that is indexed."""
+    dtype: str
+    """Of the array that is written to."""
+
+
 @dataclass
 class Library:
     """The functions of one environment, as far as they were asked for."""
@@ -63,8 +76,8 @@ class Library:
     words: set[str] = field(default_factory=set)
     """Composed words that they call."""
     tables: dict[str, np.ndarray] = field(default_factory=dict)
-    places: list[tuple[str, str, int]] = field(default_factory=list)
-    """What is looked at when it runs: file and line, the array and its size, or a loop and 0."""
+    places: list[Place] = field(default_factory=list)
+    """What is looked at when it runs."""
     looking: bool = False
     """Whether functions may not write to the state."""
     _known: dict[Any, Compiled | None] = field(default_factory=dict)
@@ -108,9 +121,9 @@ class Library:
         self.tables[new] = np.asarray(values)
         return new
 
-    def watch(self, place: str, label: str, size: int) -> int:
-        """The number of a place where an index is looked at."""
-        entry = (place, label, size)
+    def watch(self, line: str, label: str, size: int = 0, dtype: str = "") -> int:
+        """The number of a `Place`."""
+        entry = Place(line, label, size, dtype)
         if entry not in self.places:
             self.places.append(entry)
         return self.places.index(entry) + 1
@@ -318,7 +331,7 @@ class _Body(Returns):
             self.fail(node, why)
         dialect, passes = self.library.dialect, f"passes{len(self.lines)}"
         label = f"`while {ast.unparse(node.test)}`"
-        place = self.library.watch(self.place(node), label, 0)
+        place = self.library.watch(self.place(node), label)
         self.add(dialect.named(passes, dialect.integer(0)))
         self.add(dialect.opening("while", test.text))
         self.depth += 1

@@ -49,6 +49,8 @@ class Value:
     """Of a tuple, whose kind is the tuple of its parts' kinds."""
     acts: bool = False
     """Whether it draws random numbers or may write to memory: its order among others matters."""
+    fits: str = ""
+    """The dtype of an array that an int is sure to fit into; empty if that is not known."""
 
     @property
     def known(self) -> bool:

@@ -51,10 +51,9 @@ def maximum(*values: Any) -> Any:
 
 def to_int(x: Any) -> Int64:
     """A float rounded towards zero, or a truth value, as an int."""
-    value = int(x)
-    if not -(2**63) <= value < 2**63:
-        raise OverflowError(f"{x} does not fit into 64 bits")
-    return Int64(value)
+    if np.isinf(x) or not -(2**63) <= int(x) < 2**63:
+        raise ValueError(f"{x} does not fit into 64 bits")
+    return Int64(int(x))
 
 
 def counted(*limits: int) -> Iterator[Int64]:

@@ -96,6 +96,7 @@ class ArrayCudaVecEnv(CudaVecEnv):
 
         Raises:
             RulesError: an index lay outside its array; element 0 was used instead.
+            RulesOverflowError: an int did not fit into its array; its lowest bits were kept.
             EndlessLoopError: a ``while`` made too many passes, and was left.
         """
         super().check_actions()

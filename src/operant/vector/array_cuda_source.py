@@ -17,6 +17,7 @@ from operant.envs.array_rules import ArrayRules, arguments
 from operant.lang.cuda_words import CHOICES, RANDOM
 from operant.lang.dialects import TYPES, CText
 from operant.lang.endless import MOST_PASSES
+from operant.lang.functions import Place
 from operant.lang.numba_source import expression
 from operant.lang.source import print_program, word_program
 from operant.lang.trace import INT
@@ -82,6 +83,15 @@ DEVICE long long inside(long long index, long long size, long long place, long l
     if ((unsigned long long)index < (unsigned long long)size) return index;
     if (trouble[0] == 0) trouble[0] = (place << 40) | (index & ((1ll << 40) - 1));
     return 0;
+}}
+DEVICE long long fitting(
+    long long value, long long low, long long high, long long place, long long *trouble
+) {{
+    if ((value < low || value > high) && trouble[0] == 0) {{
+        long long limit = (1ll << 39) - 1;
+        trouble[0] = (place << 40) | (most(least(value, limit), -limit) & ((1ll << 40) - 1));
+    }}
+    return value;
 }}
 
 {words}
@@ -262,7 +272,7 @@ def pointers(rules: ArrayRules) -> dict[str, str]:
     }
 
 
-def array_cuda_source(rules: ArrayRules, version: str) -> tuple[str, list[tuple[str, str, int]]]:
+def array_cuda_source(rules: ArrayRules, version: str) -> tuple[str, list[Place]]:
     """The whole program, and the places that are looked at; equal rules, equal text."""
     library, compiled = rules.library(CText(), strided=True)
     words = CHOICES + RANDOM

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from operant.envs.array_rules import ArrayRules, arguments
-from operant.lang.arrays import outside
+from operant.lang.arrays import outside, too_large
 from operant.lang.dialects import PythonText
 from operant.lang.endless import ADVICE, MOST_PASSES
+from operant.lang.functions import Place
 from operant.lang.numba_source import expression
 from operant.lang.source import composed_words, print_word, word_program
 from operant.lang.trace import INT
-from operant.vector.author_mistake import EndlessLoopError, RulesError
+from operant.vector.author_mistake import EndlessLoopError, RulesError, RulesOverflowError
 from operant.vector.numba_jobs import work_source
 from operant.vector.numba_source import (
     EPISODE_BEGINS,
@@ -56,7 +57,7 @@ def draw_normal(stream):
 
 def array_kernels_source(
     rules: ArrayRules, version: str, fingerprint: str
-) -> tuple[str, list[tuple[str, str, int]]]:
+) -> tuple[str, list[Place]]:
     """The whole module, and the places that are looked at; equal rules, equal text."""
     library, compiled = rules.library(PythonText())
     name = rules.env.__qualname__
@@ -86,14 +87,19 @@ def with_inner(words: set[str]) -> list[str]:
     return ordered
 
 
-def noted_error(word: int, places: list[tuple[str, str, int]]) -> RulesError | EndlessLoopError:
-    """What `inside` or `endless` noted: the place above 40 bits of the index."""
-    index = (word & ((1 << 40) - 1)) - ((word >> 39 & 1) << 40)
-    line, label, size = places[(word >> 40) - 1]
-    if size == 0:
-        text = f"{line}: {label} did not end within {MOST_PASSES} passes; {ADVICE}"
-        return EndlessLoopError(text)
-    return RulesError(f"{line}: {outside(index, label, size)}")
+def noted_error(
+    word: int, places: list[Place]
+) -> RulesError | RulesOverflowError | EndlessLoopError:
+    """What `inside`, `fitting` or `endless` noted: the place above 40 bits of the number."""
+    number = (word & ((1 << 40) - 1)) - ((word >> 39 & 1) << 40)
+    line, label, size, dtype = places[(word >> 40) - 1]
+    if dtype:
+        beyond = abs(number) == (1 << 39) - 1
+        value = f"a number beyond {number}" if beyond else str(number)
+        return RulesOverflowError(f"{line}: {too_large(value, label, dtype)}")
+    if size:
+        return RulesError(f"{line}: {outside(number, label, size)}")
+    return EndlessLoopError(f"{line}: {label} did not end within {MOST_PASSES} passes; {ADVICE}")
 
 
 def _table(name: str, values: np.ndarray) -> str:

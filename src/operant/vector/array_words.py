@@ -96,6 +96,16 @@ def inside(index, size, place, trouble):  # type: ignore[no-untyped-def]
 
 
 @njit(**_EXACT)
+def fitting(value, low, high, place, trouble):  # type: ignore[no-untyped-def]
+    """`value`; the first place where it is outside low..high is noted, with it as far as 40 bits
+    can tell."""
+    if (value < low or value > high) and trouble[0] == 0:
+        limit = int64((1 << 39) - 1)
+        trouble[0] = (place << 40) | (max(min(value, limit), -limit) & ((1 << 40) - 1))
+    return value
+
+
+@njit(**_EXACT)
 def endless(passes, place, trouble):  # type: ignore[no-untyped-def]
     """Whether to leave a loop after so many passes: it, or another one, made too many."""
     if trouble[1] != 0:
@@ -147,5 +157,15 @@ def shift_right(a, n):  # type: ignore[no-untyped-def]
 
 
 __all__ = ["absolute", "begin", "draw", "draw_chance", "draw_integers", "draw_uniform"]
-__all__ += ["endless", "floor_divide", "floor_mod", "inside", "least", "most", "philox", "pick"]
+__all__ += [
+    "endless",
+    "fitting",
+    "floor_divide",
+    "floor_mod",
+    "inside",
+    "least",
+    "most",
+    "philox",
+    "pick",
+]
 __all__ += ["shift_left", "shift_right", "sqrt", "whole64"]

@@ -23,6 +23,10 @@ class RulesError(IndexError):
     """An index lay outside its array, in compiled code; the message begins with file and line."""
 
 
+class RulesOverflowError(OverflowError):
+    """An int did not fit into its array, in compiled code; the message begins with file, line."""
+
+
 class EndlessLoopError(RuntimeError):
     """A ``while`` of an environment does not end; the message begins with file and line."""
 
@@ -30,7 +34,7 @@ class EndlessLoopError(RuntimeError):
 def env_mistake(error: BaseException) -> str | None:
     """The sentence for an error that an environment is to blame for, not its caller: one of its
     functions raised, or it cannot be compiled. None for all others."""
-    if isinstance(error, RulesError | EndlessLoopError | CompileError):
+    if isinstance(error, RulesError | RulesOverflowError | EndlessLoopError | CompileError):
         return str(error)
     if isinstance(error, LanguageError) and _PLACED.match(str(error)):
         return str(error)  # it begins with the author's line already

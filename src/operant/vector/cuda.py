@@ -270,6 +270,7 @@ class CudaVecEnv(BaseVecEnv):
 
         Raises:
             RulesError: an index lay outside its array; element 0 was used instead.
+            RulesOverflowError: an int did not fit into its array; its lowest bits were kept.
         """
 
     def action_masks(self) -> Tensor | None:

@@ -133,6 +133,7 @@ class NumbaBackend:
 
         Raises:
             RulesError: an index lay outside its array; element 0 was used instead.
+            RulesOverflowError: an int did not fit into its array; its lowest bits were kept.
             EndlessLoopError: a ``while`` made too many passes, and was left.
             RuntimeError: a library wrote something else than 0 or 1 to ``terminated``.
         """
