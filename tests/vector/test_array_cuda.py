@@ -293,6 +293,24 @@ class Outside(operant.Env):
         obs[0] = state.cells[3]
 
 
+class TooLarge(Outside):
+    def step(state, action):
+        state.cells[1] = state.cells[0] << (28 + action)
+        return 0.0, False
+
+
+def test_an_int_that_does_not_fit_is_reported():
+    card = operant.make(TooLarge, 3, backend="cuda", seed=0)
+    card.reset()
+    card.step(np.array([1, 2, 0]))
+    card.check_actions()
+    card.step(np.array([1, 3, 2]))
+    said = r"cuda.py:\d+: 2147483648 does not fit into state.cells, which is int32: -2147483648 to"
+    with pytest.raises(OverflowError, match=said):
+        card.get_state()
+    assert card.get_state()["state.cells"][:, 1].tolist() == [2**29, -(2**31), 2**30]
+
+
 def test_an_index_outside_its_array_is_reported():
     card = operant.make(Outside, 3, backend="cuda", seed=0)
     card.reset()

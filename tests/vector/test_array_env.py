@@ -28,7 +28,6 @@ from operant.lang import (
 from operant.lang.arrays import Cells
 from operant.lang.integers import Int64
 from operant.models import PPO
-from operant.vector.backends import available_backends
 from operant.vector.compile_error import CompileError, FallbackWarning
 from operant.vector.env import Steps, VecEnv
 from operant.vector.philox import uniforms
@@ -559,7 +558,7 @@ class Narrow(operant.Env):
 def test_an_int_that_does_not_fit(way: int, line: str, label: str, said: int) -> None:
     lines = Path(__file__).read_text().splitlines()
     place = next(k for k, text in enumerate(lines, 1) if text.strip().startswith(line))
-    for backend in available_backends(Narrow):
+    for backend in BACKENDS:
         batch = made(Narrow, 3, backend, first=255.0, way=way)
         batch.reset()
         batch.step(np.array([0, 0, 0]))  # 255 fits
@@ -567,22 +566,18 @@ def test_an_int_that_does_not_fit(way: int, line: str, label: str, said: int) ->
             batch.reset()
         with pytest.raises(OverflowError) as found:
             batch.step(np.array([0, 1, 0]))
-            batch.get_state()  # where a GPU is asked
         prefix = "" if backend == "reference" else f"{__file__}:{place}: "
         assert str(found.value).startswith(f"{prefix}{said} does not fit into {label}")
     assert not batch.get_state()["state.small"][1].any() or way == 3  # lowest bits of 256
 
 
 @pytest.mark.parametrize(
-    ("first", "said"), [(-7, "-7"), (-(2**50), "a number beyond -549755813887")]
+    ("first", "said"), [(-(2**33), "-8589934592"), (-(2**50), "a number beyond -549755813887")]
 )
 def test_numbers_below_an_array(first: int, said: str) -> None:
     batch = made(Narrow, 2, "cpu", first=float(first), way=0)
-    with pytest.raises(
-        OverflowError, match=f": {said} does not fit into state.(small|wide), which"
-    ):
+    with pytest.raises(OverflowError, match=f": {said} does not fit into state.wide, which"):
         batch.reset()
-        batch.step(np.array([0, 0]))
 
 
 def test_after_an_index_outside_a_batch_goes_on() -> None:
@@ -754,5 +749,5 @@ def test_an_index_outside_stops_training() -> None:
 def test_an_int_that_does_not_fit_stops_training() -> None:
     for engine in ("fused", "eager"):
         ppo = PPO(Narrow, engine=engine, **OPTIONS, **{"env.params": {"first": 255.0}})
-        with pytest.raises(OverflowError, match="256 does not fit into state.small, which is uint"):
+        with pytest.raises(OverflowError, match=r"256 does not fit into state\.small, which"):
             ppo.learn(40 * 16)
