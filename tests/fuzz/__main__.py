@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -47,15 +47,14 @@ def report(numbers: range, options: argparse.Namespace) -> int:
     """Play them all, with a line of progress now and then."""
     outcomes: Counter[str] = Counter()
     began, failed = time.perf_counter(), []
-    context = get_context("spawn")
-    with ProcessPoolExecutor(options.jobs, context, max_tasks_per_child=40) as pool:
-        running = {pool.submit(attempt, n, options.gpu, options.keep): n for n in numbers}
-        for done, future in enumerate(as_completed(running), 1):
-            outcome, text = future.result()
+    play = partial(attempt, gpu=options.gpu, keep=options.keep)
+    # Not an executor: one that replaces its processes may hang (CPython issue 115634).
+    with get_context("spawn").Pool(options.jobs, maxtasksperchild=40) as pool:
+        for done, (number, outcome, text) in enumerate(pool.imap_unordered(play, numbers), 1):
             outcomes[outcome] += 1
             if outcome not in ("equal", "refused"):
-                failed.append(running[future])
-                print(f"program {running[future]}: {outcome}\n{text}", flush=True)
+                failed.append(number)
+                print(f"program {number}: {outcome}\n{text}", flush=True)
             if done % 25 == 0 or done == len(numbers):
                 counts = ", ".join(f"{count} {name}" for name, count in sorted(outcomes.items()))
                 seconds = time.perf_counter() - began

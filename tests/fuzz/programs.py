@@ -100,16 +100,16 @@ def _check_numbers(env: Any, number: int, python: Any, compiled: list[Any], gpu:
         play(env, [python, {"num_envs": LANES, "backend": "cuda"}], number, STEPS)
 
 
-def attempt(number: int, gpu: bool, keep: Path) -> tuple[str, str]:
-    """Play one program in a folder of its own; what came of it."""
+def attempt(number: int, gpu: bool, keep: Path) -> tuple[int, str, str]:
+    """Play one program in a folder of its own: its number, what came of it, and the error."""
     folder = Path(tempfile.mkdtemp(prefix="operant-fuzz-"))
     os.environ["OPERANT_HOME"] = str(folder)
     try:
-        return check(number, folder, gpu), ""
+        return number, check(number, folder, gpu), ""
     except BaseException as error:
         keep.mkdir(exist_ok=True)
         shutil.copy(write(number, folder), keep)
         kind = "different" if type(error).__name__ == "Difference" else "crashed"
-        return kind, "".join(traceback.format_exception_only(error))[-1500:]
+        return number, kind, "".join(traceback.format_exception_only(error))[-1500:]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
