@@ -122,6 +122,27 @@ class Own(nn.Module):
         return self.head(x), self.value(x).squeeze(-1)
 
 
+class Littering(Own):
+    """Leaves another trainer, which only the garbage collector finds, while it is captured."""
+
+    litter: list[PPO]
+
+    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        if self.litter and torch.cuda.is_current_stream_capturing():
+            older = self.litter.pop()
+            older.itself = older  # type: ignore[attr-defined]
+            del older
+            [[] for _ in range(100_000)]  # Python collects garbage when so many are made
+        return super().forward(obs)
+
+
+def test_garbage_of_an_older_engine_does_not_break_a_capture() -> None:
+    policy = Littering()
+    policy.litter = [ppo_with("graph")]
+    assert ppo_with("graph", policy=policy).engine.name == "graph"
+    assert not policy.litter
+
+
 def test_any_module_and_one_that_looks_at_the_host() -> None:
     ppo = ppo_with("auto", policy=Own())
     assert ppo.engine.name == "graph"

@@ -7,6 +7,7 @@ made, where that pays), captured with every launch in it, and from then on repla
 
 from __future__ import annotations
 
+import gc
 import logging
 import time
 import warnings
@@ -106,7 +107,7 @@ class GraphEngine(DeviceEngine):
                 for part in self.parts:
                     self._prepare(part)
                     graph = torch.cuda.CUDAGraph()
-                    with torch.cuda.graph(graph, pool=pool, stream=stream):
+                    with no_garbage_collection(), torch.cuda.graph(graph, pool=pool, stream=stream):
                         self._do(part)
                     graphs[part] = graph
             self._graphs = graphs
@@ -147,6 +148,19 @@ class GraphEngine(DeviceEngine):
                     tensor.copy_(good)
             torch.cuda.set_rng_state(random, self.device)
             self.job.policy.train(mode)
+
+
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Nothing is collected meanwhile: to free an older engine's graphs or memory, as Python may at
+    any allocation, invalidates the graph that is being captured."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def compile_level(config: RunConfig) -> str:
