@@ -17,11 +17,11 @@ from collections.abc import Callable
 import numba
 from numba import int64, njit, uint64
 
-from operant.lang.intrinsics import call_address
+from operant.compiler.runtime.intrinsics import call_address
 from operant.models import PPO
 from operant.ppo.config import Config
 from operant.ppo.engines.fused_cpu import TILE, FusedEngine
-from operant.ppo.kernels.numba import table as t
+from operant.ppo.kernels.cpu import table as t
 
 ROUNDS, CALLS = 21, 300
 

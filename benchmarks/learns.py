@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from operant.bench.frame import frame, write_json
-from operant.machine import commit
+from operant.toolchain.machine import commit
 
 ROOT = Path(__file__).parents[1]
 SEEDS = (0, 1, 2, 101, 102)

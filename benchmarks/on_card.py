@@ -26,7 +26,7 @@ from operant.bench import env as env_bench
 from operant.bench import ppo as ppo_bench
 from operant.bench.frame import frame, write_json
 from operant.bench.peers import Setting
-from operant.check import random_actions
+from operant.check.env_check import random_actions
 from operant.models import PPO
 
 PPO_JOBS = [

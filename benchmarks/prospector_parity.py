@@ -22,8 +22,8 @@ import numpy as np
 
 import operant
 from operant.bench.frame import frame, write_json
-from operant.envs.prospector import SEASON
-from operant.envs.prospector_map import N_ACTIONS
+from operant.envs.prospector.belt import N_ACTIONS
+from operant.envs.prospector.prospector import SEASON
 
 SEEDS = 200
 

@@ -20,8 +20,8 @@ from solve import operant as command
 
 import operant
 from operant.bench.frame import frame, write_json
-from operant.envs.prospector import SEASON
-from operant.envs.prospector_pilots import greedy_pilot, play, random_pilot
+from operant.envs.prospector.pilots import greedy_pilot, play, random_pilot
+from operant.envs.prospector.prospector import SEASON
 
 SEEDS = (1, 2, 3, 4, 5)
 SEASONS = 500

@@ -26,7 +26,7 @@ import pytest
 from numba.core.ccallback import CFunc
 from numba.core.dispatcher import Dispatcher
 
-from operant.vector import reference
+from operant.backends.reference import numbers as reference
 
 os.environ.setdefault("OPERANT_HOME", str(Path(tempfile.gettempdir()) / "operant-tests"))
 # In a hook GIT_DIR names the repository that is being worked on: tests that make one of their own
@@ -104,7 +104,7 @@ def compilers_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 def interpreter(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Triton's interpreter on CPU tensors. Modules with kernels are imported inside the tests that
     use this: Triton looks at the variable when it decorates a function."""
-    from operant.vector.cards import card_count
+    from operant.toolchain.gpus import card_count
 
     if importlib.util.find_spec("triton") is None:
         pytest.skip("triton is not installed")

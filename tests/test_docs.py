@@ -11,9 +11,9 @@ from textwrap import dedent
 import pytest
 
 import operant
-from operant import paths
-from operant.envs.canvas import Canvas
-from operant.envs.colors import COLORS
+from operant.render.canvas import Canvas
+from operant.render.colors import COLORS
+from operant.toolchain import paths
 
 ROOT = Path(__file__).parents[1]
 
@@ -40,7 +40,7 @@ def test_pages_show_the_example_as_it_is(page: str) -> None:
 
 @pytest.mark.parametrize("backend", ["reference", "cpu"])
 def test_the_example_runs_and_registers(backend: str, monkeypatch) -> None:
-    known = "operant.envs.registry._REGISTERED"
+    known = "operant.vector.registry._REGISTERED"
     monkeypatch.setattr(known, {})  # forgotten afterwards: other tests list what is registered
     namespace: dict[str, object] = {"__name__": "lander"}
     exec(compile(EXAMPLE, str(ROOT / "examples" / "lander.py"), "exec"), namespace)

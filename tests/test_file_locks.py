@@ -23,7 +23,7 @@ def test_the_command_says_in_one_sentence_where_it_runs() -> None:
     assert "WSL 2" in sentence
 
 
-@pytest.mark.parametrize("module", ["operant.runs.directory", "operant.vector.kernel_cache"])
+@pytest.mark.parametrize("module", ["operant.runs.directory", "operant.toolchain.kernel_cache"])
 def test_a_module_that_needs_locks_raises_it(module: str) -> None:
     done = run(f"import {module}")
     assert "ImportError: Operant needs the file locks" in done.stderr.splitlines()[-1]

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageSequence
 
-from operant import film
-from operant.film import write_film
+from operant.render import film
+from operant.render.film import write_film
 
 FAKE_FFMPEG = """#!{python}
 import json, sys

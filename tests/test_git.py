@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from operant.git import git_commit, is_tracked
 from operant.ppo.session import _info
 from operant.runs.directory import Run
+from operant.toolchain.git import git_commit, is_tracked
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -112,7 +112,7 @@ def test_nothing_in_the_configuration_is_run(repository: Path, tmp_path: Path) -
 def test_what_is_no_repository_is_told_as_such(
     name: str, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("operant.git._TIMEOUT_S", 0.5)
+    monkeypatch.setattr("operant.toolchain.git._TIMEOUT_S", 0.5)
     commit = head(repository)
     if name == "packed-refs":
         (repository / ".git" / "refs" / "heads" / "main").unlink()

@@ -12,9 +12,9 @@ import torch
 import typer.main
 
 import operant.lang
-from operant import paths
 from operant.cli import app
 from operant.ppo.config import Config
+from operant.toolchain import paths
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -21,9 +21,9 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 from PIL import Image
 
-from operant import chart, plot
-from operant.chart import short_number
-from operant.plot import Curve, draw_runs, plot_runs
+from operant.render import chart, plot
+from operant.render.chart import short_number
+from operant.render.plot import Curve, draw_runs, plot_runs
 
 
 def curve(label: str = "run", count: int = 200, **changes: Any) -> Curve:
@@ -368,7 +368,7 @@ def test_no_global_state_and_no_output(tmp_path: Path) -> None:
     program = """
 import sys, numpy as np
 from pathlib import Path
-from operant.plot import Curve, plot_runs
+from operant.render.plot import Curve, plot_runs
 assert "matplotlib" not in sys.modules
 import matplotlib
 def settings():  # All but the backend: to ask for it is to choose one.
@@ -396,7 +396,7 @@ def test_settings_in_the_working_directory_run_no_latex(tmp_path: Path) -> None:
     program = """
 import matplotlib, numpy as np
 from pathlib import Path
-from operant.plot import Curve, plot_runs
+from operant.render.plot import Curve, plot_runs
 assert matplotlib.rcParams["text.usetex"]
 x = np.arange(1.0, 4.0)
 for name in ("a.png", "a.svg", "a.pdf"):

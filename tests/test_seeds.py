@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from operant.plot import Curve, draw_runs
-from operant.seeds import mean_curve, mean_of, student_t
+from operant.render.plot import Curve, draw_runs
+from operant.render.seed_bands import mean_curve, mean_of, student_t
 
 
 @pytest.mark.parametrize(

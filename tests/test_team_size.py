@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from operant.team_size import TeamSize
+from operant.toolchain.team_size import TeamSize
 
 
 def settled(size: TeamSize, seconds: dict[int, float]) -> list[int]:

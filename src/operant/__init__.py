@@ -11,8 +11,6 @@ from importlib import import_module
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
-
 if (
     sys.argv[:1] == ["-m"]  # Python looks for the module to run
     and any(
@@ -23,11 +21,13 @@ if (
 ):
     del sys.path[0]  # of `python -m operant`: the folder one stands in, which may be anyone's
 
-from operant.envs.registry import register, register_built_in
+from operant.lang.env import definition_checks
+from operant.vector.registry import register, register_built_in
+from operant.version import __version__
 
 if TYPE_CHECKING:
     from operant import buffers, envs, lang, models, utils
-    from operant.envs.env import Env
+    from operant.lang.env import Env
     from operant.ppo.callbacks import Callback
     from operant.ppo.config import Config
     from operant.ppo.trainer import PPO
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _ATTRIBUTES = {
     "Callback": "operant.ppo.callbacks",
     "Config": "operant.ppo.config",
-    "Env": "operant.envs.env",
+    "Env": "operant.lang.env",
     "PPO": "operant.ppo.trainer",
     "VecEnv": "operant.vector.env",
     "inspect": "operant.vector.inspect",
@@ -63,6 +63,12 @@ __all__ = [
     "utils",
 ]
 
+
+def _check_definition(env: type[Any]) -> None:
+    import_module("operant.compiler.spec.definition").check_definition(env)
+
+
+definition_checks.append(_check_definition)
 register_built_in()
 
 

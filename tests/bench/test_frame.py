@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from operant import machine
 from operant.bench import env as bench_env
 from operant.bench import frame as bench_frame
+from operant.toolchain import machine
 
 
 def test_frame_has_machine_commit_date_and_results() -> None:

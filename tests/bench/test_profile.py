@@ -9,8 +9,8 @@ import pytest
 from operant.bench import profile
 from operant.bench.profile import Evaluations, Job, Result, measure, open_mode, record
 from operant.bench.training import PARTS, Round
-from operant.envs.cartpole import CartPole
-from operant.envs.env import Env
+from operant.envs.classic.cartpole import CartPole
+from operant.lang.env import Env
 from operant.ppo.config_file import resolved
 
 SMALL = {"env.num_envs": 8, "env.backend": "reference", "ppo.num_steps": 16, "policy.hidden": [8]}

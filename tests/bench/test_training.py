@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from operant.bench.training import PARTS, Evaluations, TimedTrainer
-from operant.envs.cartpole import CartPole
+from operant.envs.classic.cartpole import CartPole
 from operant.ppo.config_file import resolved
 
 SMALL = {

@@ -11,8 +11,8 @@ from operant.bench import verify as verifying
 from operant.bench.grid import Cell
 from operant.bench.tune import Measured
 from operant.bench.verify import Criterion, record, verify
-from operant.envs.cartpole import CartPole
-from operant.envs.pendulum import Pendulum
+from operant.envs.classic.cartpole import CartPole
+from operant.envs.classic.pendulum import Pendulum
 from operant.ppo.config_file import resolved
 from operant.ppo.guard import NonFiniteError
 

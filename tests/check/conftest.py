@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from operant.check import check_env
+from operant.check.env_check import check_env
 
 TESTS = Path(__file__).parents[1]
 

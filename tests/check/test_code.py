@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from operant.check import check_env
-from operant.check_code import CheckFailed, check_compiles, check_errors
-from operant.check_plays import random_actions, repeated_actions
+from operant.backends.cpu import kernels as numba
+from operant.check.code import CheckFailed, check_compiles, check_errors
+from operant.check.env_check import check_env
+from operant.check.plays import random_actions, repeated_actions
+from operant.compiler.spec.rules import Rules
 from operant.envs import get_env
-from operant.envs.rules import Rules
-from operant.vector import numba
 
 from .conftest import TESTS, load
 
@@ -52,7 +52,7 @@ def test_what_a_function_raises_is_a_finding(
     raising: ModuleType, monkeypatch: pytest.MonkeyPatch, name: str, said: str
 ) -> None:
     # Nothing is compared here, so nothing is compiled.
-    monkeypatch.setattr("operant.check_code.available_backends", lambda env: ["reference"])
+    monkeypatch.setattr("operant.check.code.available_backends", lambda env: ["reference"])
     env = getattr(raising, name)
     with pytest.raises(CheckFailed) as found:
         check_errors(env)
@@ -83,7 +83,7 @@ def test_an_index_outside_at_once_is_no_mistake_of_the_compiler(
             state.n[state.n[1] + 4] += 1
             return 1.0, False
 
-    monkeypatch.setattr("operant.vector.host_kernels.host_compiler", lambda: None)
+    monkeypatch.setattr("operant.toolchain.host_kernels.host_compiler", lambda: None)
     compiles, errors = check_env(AtOnce)
     assert (compiles.name, compiles.passed) == ("compiles", True)
     assert compiles.detail.startswith("cpu: compiled; cuda: ")
@@ -102,7 +102,7 @@ def test_a_loop_that_does_not_end_is_said_once(raising: ModuleType) -> None:
 
 def test_no_finding_is_a_traceback(raising: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever check meets it, also the ones on compiled code, and the note at the end."""
-    monkeypatch.setattr("operant.check.check_errors", lambda env: "not looked for")
+    monkeypatch.setattr("operant.check.env_check.check_errors", lambda env: "not looked for")
     found = {finding.name: finding for finding in check_env(raising.Outside)}
     failed = {name: finding.detail for name, finding in found.items() if not finding.passed}
     assert {"finite", "parity", "autoreset", "episodes"} <= set(failed)
@@ -152,7 +152,7 @@ def test_states_are_compared_with_repeated_actions(
 
 # Compiling ----------------------------------------------------------------------------------------
 def test_what_compiles_is_said(raising: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("operant.vector.host_kernels.host_compiler", lambda: None)
+    monkeypatch.setattr("operant.toolchain.host_kernels.host_compiler", lambda: None)
     cpu, cuda = "cpu: compiled, and it runs", "cuda: its C++ was printed; not compiled"
     assert check_compiles(raising.Sound) == f"{cpu}; {cuda}, no GPU and no C++ compiler here"
     text = check_compiles(get_env("CartPole-v1"))
@@ -173,16 +173,16 @@ def broken(real: Callable[..., Any]) -> Callable[..., Any]:
 @pytest.mark.parametrize(
     ("env", "printer", "backend"),
     [
-        ("arrays", "operant.vector.numba.array_kernels_source", "cpu"),
-        ("numbers", "operant.vector.numba.kernels_source", "cpu"),
-        ("arrays", "operant.vector.array_cuda_source.array_cuda_source", "cuda"),
-        ("numbers", "operant.vector.triton_source.kernels_source", "cuda"),
+        ("arrays", "operant.backends.cpu.kernels.array_kernels_source", "cpu"),
+        ("numbers", "operant.backends.cpu.kernels.kernels_source", "cpu"),
+        ("arrays", "operant.compiler.emit.cuda_array_kernels.array_cuda_source", "cuda"),
+        ("numbers", "operant.compiler.emit.triton_kernels.kernels_source", "cuda"),
     ],
 )
 def test_what_does_not_compile_is_the_only_finding(
     raising: ModuleType, monkeypatch: pytest.MonkeyPatch, env: str, printer: str, backend: str
 ) -> None:
-    from operant.vector.host_kernels import host_compiler
+    from operant.toolchain.host_kernels import host_compiler
 
     if env == "arrays" and backend == "cuda" and host_compiler() is None:
         pytest.skip("there is no C++ compiler")

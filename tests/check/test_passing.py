@@ -7,8 +7,8 @@ from types import ModuleType
 
 import pytest
 
-from operant.check import Finding, check_env
-from operant.check_plays import throughput
+from operant.check.env_check import Finding, check_env
+from operant.check.plays import throughput
 from operant.envs import env_ids, get_env
 
 pytestmark = pytest.mark.usefixtures("unseen_test")
@@ -19,8 +19,8 @@ def test_built_in_environments_pass(
     env_id: str, failures: Callable[[type], dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Only CartPole's episodes end within 100; whole ones are compared in tests/envs.
-    monkeypatch.setattr("operant.check_plays.MAX_STEPS", 30)
-    monkeypatch.setattr("operant.check_code.STEPS", 30)
+    monkeypatch.setattr("operant.check.plays.MAX_STEPS", 30)
+    monkeypatch.setattr("operant.check.code.STEPS", 30)
     assert failures(get_env(env_id)) == {}
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from operant import paths
 from operant.bench.trees import this_tree
 from operant.cli import main
-from operant.machine import commit
+from operant.toolchain import paths
+from operant.toolchain.machine import commit
 
 Compare = Callable[..., tuple[int, str, str]]
 

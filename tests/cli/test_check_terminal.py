@@ -12,7 +12,7 @@ import pytest
 import typer
 from rich.console import Console
 
-from operant.check import Finding
+from operant.check.env_check import Finding
 from operant.cli import check as verb
 from operant.cli import screen
 
@@ -85,7 +85,7 @@ def test_lines_and_the_spinner_do_not_meet(
     file = tmp_path / "snake.py"
     file.write_text(SNAKE)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("operant.check.check_env", lambda env: findings(terminal))
+    monkeypatch.setattr("operant.check.env_check.check_env", lambda env: findings(terminal))
     with pytest.raises(typer.Exit) as end:
         verb.check(["snake.py:Snake"], as_json=False, speed=False)
     assert end.value.exit_code == 1

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from operant import check_plays, paths
+from operant.backends.reference.watch import WATCH
+from operant.check.env_check import plays as check_plays
 from operant.cli import main
 from operant.cli.play import make_app
 from operant.cli.target import load_env
-from operant.vector.compile_error import FallbackWarning
-from operant.vector.watch import WATCH
+from operant.compiler.compile_error import FallbackWarning
+from operant.toolchain import paths
 
 ENVS = "tests/raising_envs.py"
 FILE = Path(__file__).parents[1] / "raising_envs.py"
@@ -198,7 +199,7 @@ def test_a_refused_definition_is_said_with_one_place(mistake: Cli, tmp_path: Pat
 def no_compiler(monkeypatch: pytest.MonkeyPatch) -> str:
     """Prints what no compiler takes; what is said of it."""
     monkeypatch.setattr(
-        "operant.vector.numba.array_kernels_source", lambda *_: ("this is no program", [])
+        "operant.backends.cpu.kernels.array_kernels_source", lambda *_: ("this is no program", [])
     )
     return "Sound cannot be compiled for backend 'cpu': SyntaxError: invalid syntax"
 

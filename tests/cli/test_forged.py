@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from operant import paths
-from operant.child import python_command, python_environment
 from operant.cli import main
 from operant.ppo.config_file import resolved
 from operant.ppo.session import Session
 from operant.runs.checkpoint import latest_checkpoint, load_checkpoint
 from operant.runs.directory import find_run, new_run_id
+from operant.toolchain import paths
+from operant.toolchain.child import python_command, python_environment
 
 SMALL = {"env.num_envs": 4, "ppo.num_steps": 8, "policy.hidden": [4], "ppo.minibatches": 1}
 SMALL |= {"run.total_steps": 64, "run.threads": 1, "run.eval_episodes": 0}

@@ -16,12 +16,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from operant import paths
 from operant.cli import main
 from operant.monitor.source import Source
 from operant.runs.checkpoint import list_checkpoints
 from operant.runs.directory import Run, find_run
 from operant.runs.logs import read_csv
+from operant.toolchain import paths
 from operant.utils import Logger
 
 SMALL = ["--set", "env.backend=reference", "--set", "env.num_envs=8", "--set", "ppo.num_steps=16"]

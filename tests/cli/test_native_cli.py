@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from operant import paths
 from operant.cli import main
 from operant.runs.checkpoint import list_checkpoints, load_checkpoint
 from operant.runs.directory import find_run
+from operant.toolchain import paths
 
 SMALL = ["--set", "env.num_envs=8", "--set", "ppo.num_steps=16", "--set", "policy.hidden=[8]"]
 SMALL += ["--set", "run.eval_episodes=5", "--set", "run.threads=1", "--set", "run.device=cpu"]

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from operant import paths
 from operant.cli import main
 from operant.ppo.config_file import resolved
 from operant.ppo.session import Session
 from operant.ppo.trainer import PPO
 from operant.runs.control import trainer_of
 from operant.runs.directory import Run
+from operant.toolchain import paths
 
 SMALL = {"env.backend": "reference", "env.num_envs": 4, "ppo.num_steps": 8, "policy.hidden": [4]}
 SMALL |= {"ppo.minibatches": 1, "run.total_steps": 64, "run.threads": 1, "run.eval_episodes": 0}

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from operant.child import python_command, python_environment
 from operant.ppo.config_file import resolved
 from operant.ppo.session import Session
 from operant.runs.directory import Run
+from operant.toolchain.child import python_command, python_environment
 
 KEY = "0123456789" * 4
 

@@ -17,7 +17,7 @@ from operant.cli import bench, detach, main, train_seeds
 from operant.cli.screen import output
 from operant.cli.target import env_name, load_env
 from operant.cli.train import Given
-from operant.envs.cartpole import CartPole
+from operant.envs.classic.cartpole import CartPole
 from operant.ppo.config_file import read_config
 from operant.ppo.session import Session
 from operant.runs.checkpoint import list_checkpoints, load_checkpoint

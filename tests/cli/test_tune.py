@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from operant.cli import main, meter
-from operant.envs.cartpole import CartPole
+from operant.envs.classic.cartpole import CartPole
 from operant.ppo.config_file import read_config, resolved
 
 Tune = Callable[..., tuple[int, str, str]]

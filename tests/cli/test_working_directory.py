@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import operant
-from operant.child import python_command, python_environment
 from operant.cli.screen import UserError
 from operant.cli.target import load_env
-from operant.ppo.kernels.numba import compiled
+from operant.ppo.kernels.cpu import compiled
+from operant.toolchain.child import python_command, python_environment
 
 SHADOWED = ("numba", "torch", "numpy", "gymnasium", "typer", "rich", "psutil", "textual", "numexpr")
 
@@ -140,7 +140,7 @@ def test_a_file_that_is_named_finds_what_lies_there(hostile: Path) -> None:
     (hostile / "walk.py").write_text("import helper\nimport numexpr_is_missing\n")
     (hostile / "sub").mkdir()
     (hostile / "sub" / "walk.py").write_text(
-        "import helper\nfrom operant.envs.cartpole import CartPole\n\n"
+        "import helper\nfrom operant.envs.classic.cartpole import CartPole\n\n"
         "class Walk(CartPole):\n    pass\n"
     )
     before = list(sys.path)
@@ -163,7 +163,7 @@ def test_a_module_that_is_named_brings_nothing_else_along(
     installed = tmp_path_factory.mktemp("installed")
     game = "class Game(CartPole):\n    place = '{}'\n"
     for folder, name in ((installed, "far"), (installed, "twice"), (hostile, "twice")):
-        start = "import numexpr_\nfrom operant.envs.cartpole import CartPole\n"
+        start = "import numexpr_\nfrom operant.envs.classic.cartpole import CartPole\n"
         (folder / f"{name}.py").write_text(start + game.format(folder.name))
     (installed / "numexpr_.py").touch()
     (hostile / "numexpr_.py").write_text(f"open({str(hostile / 'RAN')!r}, 'a')")

@@ -13,7 +13,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
 
 import operant
-from operant.envs.rules import Rules
+from operant.compiler.spec.rules import Rules
 from operant.lang import LanguageError, to_float, where
 
 PAGE = Path(__file__).parents[2] / "docs" / "environments.md"

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from operant.envs.canvas import BLACK, WHITE, Canvas
-from operant.envs.colors import COLORS
+from operant.render.canvas import BLACK, WHITE, Canvas
+from operant.render.colors import COLORS
 
 Draw = Callable[[Canvas], None]
 Shares = NDArray[np.float64]

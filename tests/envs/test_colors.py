@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from operant.envs.colors import COLORS, RED, to_rgb
+from operant.render.colors import COLORS, RED, to_rgb
 
 
 @pytest.mark.parametrize("name", COLORS)

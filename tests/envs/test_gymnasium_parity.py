@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import operant
-from operant.check import random_actions
+from operant.check.env_check import random_actions
 
 BACKENDS = ("reference", "cpu")
 EPISODES = 32

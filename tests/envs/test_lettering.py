@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from operant.envs.canvas import BLACK, Canvas
-from operant.envs.lettering import text_width, write
+from operant.render.canvas import BLACK, Canvas
+from operant.render.lettering import text_width, write
 
 
 def inked(text: str, align: str = "left", x: float = 50.0) -> np.ndarray:

@@ -14,7 +14,7 @@ import pytest
 
 import operant
 from operant.cli import main
-from operant.envs.rules import Rules
+from operant.compiler.spec.rules import Rules
 from operant.lang import LanguageError
 
 from .class_mistakes import CLASS_MISTAKES

@@ -11,8 +11,9 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 import operant
-from operant.envs import env_ids, get_env, registry
-from operant.envs.cartpole import CartPole
+from operant.envs import env_ids, get_env
+from operant.envs.classic.cartpole import CartPole
+from operant.vector import registry
 
 BUILT_IN = [
     "CartPole-v1",

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from operant.envs.acrobot import Acrobot
-from operant.envs.canvas import AMBER, BLUE, GREEN, INK, RED, SKY, WHITE, Canvas
-from operant.envs.cartpole import CartPole
-from operant.envs.colors import COLORS
-from operant.envs.mountain_car import MountainCar
-from operant.envs.mountain_car_continuous import MountainCarContinuous
-from operant.envs.pendulum import Pendulum
+from operant.envs.classic.acrobot import Acrobot
+from operant.envs.classic.cartpole import CartPole
+from operant.envs.classic.mountain_car import MountainCar
+from operant.envs.classic.mountain_car_continuous import MountainCarContinuous
+from operant.envs.classic.pendulum import Pendulum
+from operant.render.canvas import AMBER, BLUE, GREEN, INK, RED, SKY, WHITE, Canvas
+from operant.render.colors import COLORS
 
 Picture = NDArray[np.uint8]
 

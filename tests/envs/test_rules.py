@@ -17,8 +17,8 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 
 import operant
-from operant.envs.recorder import MAX_FIELDS
-from operant.envs.rules import Rules
+from operant.compiler.recording.recorder import MAX_FIELDS
+from operant.compiler.spec.rules import Rules
 from operant.lang import LanguageError, abs, sin, to_float, uniform, where
 
 

@@ -13,13 +13,14 @@ import numpy as np
 import torch
 
 import operant
-from operant.envs.rules import Rules, TracedRules
-from operant.lang import cuda_source
-from operant.lang.cuda_words import WORDS
-from operant.lang.source import composed_words
-from operant.lang.trace import BOOL, FLOAT, INT
-from operant.vector import array_source, numba_source
-from operant.vector.host_kernels import HostKernels
+from operant.compiler.emit import cuda_program as cuda_source
+from operant.compiler.emit import numba_array_kernels as array_source
+from operant.compiler.emit import numba_kernels as numba_source
+from operant.compiler.emit.program_source import composed_words
+from operant.compiler.recording.trace import BOOL, FLOAT, INT
+from operant.compiler.runtime.cuda_words import WORDS
+from operant.compiler.spec.rules import Rules, TracedRules
+from operant.toolchain.host_kernels import HostKernels
 
 LANES = 130
 """Environments of a large batch: two workers share it, and the last block is not full."""
@@ -203,7 +204,7 @@ def _c_type(value: np.ndarray) -> str:
 
 
 def _in_numpy(rules: TracedRules, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
-    from operant.envs.rules import call
+    from operant.compiler.spec.rules import call
     from operant.lang.batch import batch
 
     size = len(next(iter(inputs.values())))

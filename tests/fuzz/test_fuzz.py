@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from operant.vector import numba_source
-from operant.vector.cards import card_count
-from operant.vector.host_kernels import host_compiler
+from operant.compiler.emit import numba_kernels as numba_source
+from operant.toolchain.gpus import card_count
+from operant.toolchain.host_kernels import host_compiler
 
 sys.path.insert(0, str(Path(__file__).parent))
 

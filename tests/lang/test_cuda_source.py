@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 import torch
 
-from operant.lang import cuda_source
-from operant.lang.cuda_words import WORDS
-from operant.lang.source import COMPOSED, composed_words
-from operant.lang.trace import BOOL, FLOAT, INT
-from operant.vector.host_kernels import host_compiler
-from operant.vector.nvrtc import EXACT, compile_source
+from operant.compiler.emit import cuda_program as cuda_source
+from operant.compiler.emit.program_source import COMPOSED, composed_words
+from operant.compiler.recording.trace import BOOL, FLOAT, INT
+from operant.compiler.runtime.cuda_words import WORDS
+from operant.toolchain.host_kernels import host_compiler
+from operant.toolchain.nvrtc import EXACT, compile_source
 
 spec = importlib.util.spec_from_file_location(
     "expressions_of_triton", Path(__file__).parent / "test_triton_source.py"
@@ -131,7 +131,7 @@ def test_it_compiles_for_a_card(nvrtc: Any) -> None:
 def test_a_card_computes_what_numpy_does() -> None:
     if not torch.cuda.is_available():
         pytest.skip("there is no card")
-    from operant.vector.nvrtc import Kernels
+    from operant.toolchain.nvrtc import Kernels
 
     kernels = Kernels(source(), ["kernel"], torch.device("cuda", 0))
 

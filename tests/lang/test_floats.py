@@ -15,9 +15,9 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import ArrayLike, NDArray
 
 from operant import lang
-from operant.lang.numba_source import word_source
-from operant.lang.source import COMPOSED, word_program
-from operant.vector import numba_source as kernels
+from operant.compiler.emit import numba_kernels as kernels
+from operant.compiler.emit.numba_program import word_source
+from operant.compiler.emit.program_source import COMPOSED, word_program
 
 Floats = NDArray[np.float32]
 Word = Callable[..., Floats]
@@ -32,7 +32,7 @@ ONE_ARGUMENT = [word for word in COMPOSED if word != "atan2"]
 
 def compiled(flags: str, folder: Path) -> dict[str, Word]:
     """The words as the kernels hold them, each in a loop over arrays; `flags` is FAST or EXACT."""
-    parts = [kernels.HEADER.format(name="words", version="", fingerprint="")]
+    parts = [kernels.HEADER.format(name="words", version="")]
     for word in COMPOSED:
         parts.append(f"@njit(**{flags})\n{word_source(word)}")
     for word in COMPOSED:

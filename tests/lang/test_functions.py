@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from operant.envs.rules import Rules
+from operant.backends.reference.numbers import ReferenceBackend
+from operant.compiler.spec.rules import Rules
 from operant.lang.advice import LanguageError
-from operant.vector.reference import ReferenceBackend
 
 from .array_module import ENV, HEAD, OBSERVE, STEP, module, refused, written
 
@@ -174,7 +174,7 @@ def played(tmp_path: Path, code: str, before: str = "", **options: Any) -> np.nd
 
 def printed(tmp_path: Path, code: str, before: str = "", **params: Any) -> str:
     """The functions as they go to Numba."""
-    from operant.lang.dialects import PythonText
+    from operant.compiler.emit.dialects import PythonText
 
     task = module(tmp_path, written(code, before)).Task
     rules: Any = Rules.of(task, params)

@@ -20,8 +20,8 @@ from llvmlite import ir
 from numpy.typing import ArrayLike, NDArray
 
 from operant import lang
+from operant.compiler.emit.llvm_program import formula, instructions, recorded
 from operant.lang.batch import batch
-from operant.lang.llvm import formula, instructions, recorded
 from operant.lang.words import bits_of, float_of
 
 pytestmark = pytest.mark.usefixtures("compilers_seen")

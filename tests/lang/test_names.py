@@ -13,11 +13,11 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 import operant
-from operant.envs.rules import Rules
+from operant.compiler.emit.numba_array_kernels import array_kernels_source
+from operant.compiler.emit.numba_kernels import kernels_source
+from operant.compiler.spec.rules import Rules
 from operant.lang import Arrays, boolean, float32, int32, to_float
 from operant.lang.advice import LanguageError
-from operant.vector.array_source import array_kernels_source
-from operant.vector.numba_source import kernels_source
 
 GENERATED = re.compile(r"[a-z]_\w+")
 

@@ -12,8 +12,8 @@ from types import FunctionType, ModuleType
 
 import pytest
 
+from operant.compiler.read_source import SourceError, read_source
 from operant.lang import LanguageError
-from operant.lang.read_source import SourceError, read_source
 
 OLD = "def gain(x):\n    return x + 1\n"
 NEW = "def gain(x):\n    return x - 6\n"

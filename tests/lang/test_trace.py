@@ -17,8 +17,16 @@ import numpy as np
 import pytest
 
 from operant import lang
+from operant.compiler.recording.trace import (
+    BOOL,
+    FLOAT,
+    INT,
+    NODE_LIMIT,
+    Program,
+    Symbol,
+    as_symbol,
+)
 from operant.lang import LanguageError
-from operant.lang.trace import BOOL, FLOAT, INT, NODE_LIMIT, Program, Symbol, as_symbol
 
 HERE = "<-"  # marks the line that an error must name
 

@@ -19,13 +19,13 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from operant import lang
-from operant.envs.rules import NUMPY_DTYPES
-from operant.lang import triton_source
+from operant.compiler.emit import triton_program as triton_source
+from operant.compiler.emit.program_source import COMPOSED, composed_words
+from operant.compiler.philox import philox, uniforms
+from operant.compiler.recording.trace import BOOL, FLOAT, INT, Program, Symbol
+from operant.compiler.spec.rules import NUMPY_DTYPES
 from operant.lang.batch import batch
-from operant.lang.source import COMPOSED, composed_words
-from operant.lang.trace import BOOL, FLOAT, INT, Program, Symbol
 from operant.lang.words import bits_of, float_of
-from operant.vector.philox import philox, uniforms
 
 INF, NAN = math.inf, math.nan
 INPUTS = {"x": FLOAT, "y": FLOAT, "p_k": FLOAT, "n": INT, "m": INT, "c": BOOL, "d": BOOL}
@@ -149,7 +149,8 @@ def kernel_source(texts: list[str]) -> str:
     arguments = f"{', '.join(INPUTS)}, out_float, out_int, out_bool, size, BLOCK: tl.constexpr"
     return "\n\n".join(
         [
-            "import triton\nimport triton.language as tl\nfrom operant.lang.triton_words import *",
+            "import triton\nimport triton.language as tl",
+            "from operant.compiler.runtime.triton_words import *",
             *words,
             f"@triton.jit\ndef kernel({arguments}):\n" + "".join(f"    {x}\n" for x in body),
         ]
@@ -346,7 +347,7 @@ def test_a_card_rounds_tiny_numbers_as_numpy_does(on_card: Any) -> None:
 DRAWS = """
 import triton
 import triton.language as tl
-from operant.lang.triton_words import philox, uniforms
+from operant.compiler.runtime.triton_words import philox, uniforms
 
 @triton.jit
 def words(counters, keys, out, BLOCK: tl.constexpr, LAST: tl.constexpr):

@@ -20,13 +20,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operant import lang
-from operant.envs.rules import NUMPY_DTYPES
+from operant.compiler.emit import numba_kernels as kernels
+from operant.compiler.emit.numba_program import function_source, word_source
+from operant.compiler.emit.program_source import COMPOSED, composed_words
+from operant.compiler.recording.trace import BOOL, FLOAT, INT, Program, Symbol
+from operant.compiler.spec.rules import NUMPY_DTYPES
 from operant.lang import floats
 from operant.lang.batch import Batch, batch
-from operant.lang.numba_source import function_source, word_source
-from operant.lang.source import COMPOSED, composed_words
-from operant.lang.trace import BOOL, FLOAT, INT, Program, Symbol
-from operant.vector import numba_source as kernels
 
 INPUTS = {"x": FLOAT, "y": FLOAT, "p": FLOAT, "u": FLOAT, "n": INT, "m": INT, "c": BOOL}
 INF, NAN = math.inf, math.nan
@@ -220,7 +220,7 @@ def compiled(
 ) -> Callable[[Values], Iterator[np.ndarray]]:
     """The expressions as one function of the kernels' kind, in a loop over arrays."""
     program = record(texts)
-    parts = [kernels.HEADER.format(name="expressions", version="", fingerprint="")]
+    parts = [kernels.HEADER.format(name="expressions", version="")]
     for word in composed_words([program]):
         parts.append(f"@njit(**{flags})\n{word_source(word, '_w')}")
     parts.append(f"@njit(**{flags})\n{function_source(program, 'expressions', '_w')}")

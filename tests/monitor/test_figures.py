@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from operant.monitor.figures import (
-    bar,
     duration,
     hardware,
     metric_names,
@@ -25,6 +24,7 @@ from operant.monitor.figures import (
 )
 from operant.monitor.panels import large_figures, machine
 from operant.monitor.source import View
+from operant.toolchain.text import bar
 
 NAN, INF = math.nan, math.inf
 

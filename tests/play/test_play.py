@@ -16,10 +16,9 @@ from textual.widgets import Static
 from operant.cli import main
 from operant.cli.play import make_app
 from operant.cli.target import load_env
-from operant.envs import prospector_map as belt
-from operant.envs.cartpole import CartPole
-from operant.envs.prospector import SEASON, Prospector
-from operant.envs.prospector_ship import CLOCK, HULL, PLACE, SURVEYED
+from operant.envs.classic.cartpole import CartPole
+from operant.envs.prospector.prospector import SEASON, Prospector, belt
+from operant.envs.prospector.ship import CLOCK, HULL, PLACE, SURVEYED
 from operant.play.app import KEYS, Picture, PlayApp, shrunk_row
 from operant.play.prospector import MENUS, ProspectorApp, changes, keys_of
 

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import ArrayLike, NDArray
 
+from operant.compiler.emit.llvm_program import formula
 from operant.lang.batch import batch
-from operant.lang.llvm import formula
 from operant.models.distributions import Categorical, Gaussian
 from operant.models.names import LOG_STD_RANGE
 from operant.ppo import closed_form

@@ -301,7 +301,7 @@ class Gates(operant.Env):
 
 def test_keys_are_those_of_the_iteration_that_runs() -> None:
     """Those of the next are computed ahead, but another may follow: one again, or one resumed."""
-    from operant.ppo.kernels.numba.shuffle import shuffle_keys
+    from operant.ppo.kernels.cpu.shuffle import shuffle_keys
 
     ppo = ppo_on("cuda")
     ppo.learn(ROLLOUT)
@@ -335,7 +335,7 @@ def test_the_graph_engine_needs_a_card() -> None:
 
 def test_a_compiler_or_a_driver_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     from operant.ppo.engines.fused_cuda import FusedKernels
-    from operant.vector.nvrtc import CompileError
+    from operant.toolchain.nvrtc import CompileError
 
     def refused(engine: Any, job: Any) -> None:
         raise CompileError("the driver does not load it\nand more")
@@ -365,7 +365,7 @@ def test_the_policys_numbers_are_those_of_the_cpu(size: int, seed: int) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 7, 64, 1000, 4097])
 def test_orders_are_those_of_the_cpu(count: int) -> None:
-    from operant.ppo.kernels.numba.shuffle import bits_for, shuffle_keys, shuffled_place
+    from operant.ppo.kernels.cpu.shuffle import bits_for, shuffle_keys, shuffled_place
     from operant.ppo.kernels.triton.order import fill_orders
 
     keys = shuffle_keys(11, 3, 2)

@@ -11,7 +11,6 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 import operant
-from operant import paths
 from operant.ppo.callbacks import Callback, only_watches
 from operant.ppo.config_file import resolved
 from operant.ppo.evaluator import EVAL_METRICS, Evaluator
@@ -21,6 +20,7 @@ from operant.ppo.trainer import METRICS, PPO
 from operant.runs.checkpoint import list_checkpoints, load_checkpoint, read_best
 from operant.runs.directory import Run, find_run
 from operant.runs.metrics_file import MetricsReader
+from operant.toolchain import paths
 
 ROLLOUT = 8 * 16
 VALUES = {

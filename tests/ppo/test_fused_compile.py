@@ -18,8 +18,8 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from operant.envs.registry import get_env
-from operant.envs.rules import Rules
+from operant.vector.registry import get_env
+from operant.compiler.spec.rules import Rules
 from operant.models.actor_critic import policy_for
 from operant.ppo.kernels.triton import adam, copies, episodes, moments, rows, samples, update
 from operant.ppo.kernels.triton import weights

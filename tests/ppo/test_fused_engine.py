@@ -372,7 +372,7 @@ def test_to_import_compiles_nothing_and_nor_does_the_second_start(
     unmeasured: Callable[[], dict[str, str]],
 ) -> None:
     """In the folder of all tests: to compile everything once more would take longest of them."""
-    from operant.ppo.kernels import numba as kernels
+    from operant.ppo.kernels import cpu as kernels
 
     names = sorted(path.stem for path in Path(str(kernels.__file__)).parent.glob("[a-z]*.py"))
     assert "update" in names
@@ -387,7 +387,7 @@ def test_to_import_compiles_nothing_and_nor_does_the_second_start(
         + COUNTING
         + "    ppo = PPO('CartPole-v1', engine='fused', num_envs=8, num_steps=8, threads=1,\n"
         + "              device='cpu').learn(128)\n"
-        + "from operant.vector.numba import cache_statistics\n"
+        + "from operant.backends.cpu.kernels import cache_statistics\n"
         + "print(ppo.engine.name, len(seen.buffer), cache_statistics()['compiled'])\n"
         + "print(sum(p.double().sum().item() for p in ppo.policy.parameters()))\n"
         + COUNTING

@@ -22,7 +22,7 @@ from operant.models.actor_critic import (
     column,
     flatten,
 )
-from operant.ppo.kernels.numba import table
+from operant.ppo.kernels.cpu import table
 from operant.ppo.loss import Loss, ppo_loss
 
 Tasks = dict[str, type[operant.Env]]

@@ -17,8 +17,8 @@ from operant.lang import to_float
 from operant.models import PPO
 from operant.models.actor_critic import ContinuousActorCritic
 from operant.ppo.job import Episodes
-from operant.ppo.kernels.numba import layout
-from operant.ppo.kernels.numba import table as words
+from operant.ppo.kernels.cpu import layout
+from operant.ppo.kernels.cpu import table as words
 
 Tasks = dict[str, type[operant.Env]]
 DISCRETE = ("Turns", "Doors", "Knobs", "Switches")

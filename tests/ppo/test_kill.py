@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from operant import paths
 from operant.runs.checkpoint import latest_checkpoint, load_checkpoint
 from operant.runs.directory import find_run
 from operant.runs.logs import read_csv
+from operant.toolchain import paths
 
 KILLS = 20
 ITERATIONS = 12

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from operant.compiler.philox import POLICY_BLOCK, philox, uniforms
 from operant.ppo.noise import fill_uniforms, shuffled
-from operant.vector.philox import POLICY_BLOCK, philox, uniforms
 
 
 def drawn(seed: int, first_step: int, steps: int, envs: int, size: int) -> np.ndarray:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from operant.runs.files import check_folder, open_plain, plain_descriptor, read_bounded
+from operant.toolchain.files import check_folder, open_plain, plain_descriptor, read_bounded
 
 
 def place(kind: str, path: Path) -> None:

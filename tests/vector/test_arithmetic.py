@@ -10,8 +10,8 @@ from gymnasium.spaces import Box, Discrete
 
 import operant
 from operant.lang import Arrays, float32, floor, int32, maximum, minimum, to_float, to_int, where
-from operant.vector.cards import card_count
-from operant.vector.host_kernels import host_compiler
+from operant.toolchain.gpus import card_count
+from operant.toolchain.host_kernels import host_compiler
 
 RINGS = (41, 47, 55, 61, 82, 83, 94, 97, 3, 10)
 BIG = 2**31 - 1

@@ -16,13 +16,13 @@ import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 import operant
-from operant.envs.rules import Rules
+from operant.compiler.emit.cuda_array_kernels import array_cuda_source
+from operant.compiler.spec.rules import Rules
 from operant.lang import Arrays, boolean, exp, float32, int32, log, tanh, to_float, to_int, uint8
 from operant.models import PPO
-from operant.vector.array_cuda import ArrayCudaVecEnv
-from operant.vector.array_cuda_source import array_cuda_source
-from operant.vector.cards import card_count
-from operant.vector.host_kernels import host_compiler
+from operant.toolchain.gpus import card_count
+from operant.toolchain.host_kernels import host_compiler
+from operant.vector.gpu_arrays import ArrayCudaVecEnv
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MODES = ("NextStep", "SameStep", "Disabled")

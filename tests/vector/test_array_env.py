@@ -13,7 +13,10 @@ import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 import operant
-from operant.check import check_env
+from operant.backends.reference.stream import Stream
+from operant.check.env_check import check_env
+from operant.compiler.compile_error import FallbackWarning
+from operant.compiler.philox import uniforms
 from operant.lang import (
     Arrays,
     LanguageError,
@@ -28,10 +31,8 @@ from operant.lang import (
 from operant.lang.arrays import Cells
 from operant.lang.integers import Int64
 from operant.models import PPO
-from operant.vector.compile_error import CompileError, FallbackWarning
+from operant.toolchain.errors import CompileError
 from operant.vector.env import Steps, VecEnv
-from operant.vector.philox import uniforms
-from operant.vector.stream import Stream
 
 BACKENDS = ("reference", "cpu")
 MODES = ("NextStep", "SameStep", "Disabled")
@@ -278,7 +279,7 @@ def test_max_episode_steps(backend: str) -> None:
 
 
 def test_float_parameters_need_no_compiler() -> None:
-    from operant.vector.numba import load_kernels
+    from operant.backends.cpu.kernels import load_kernels
 
     cheap, dear = (made(Grid, 4, "cpu", cost=cost) for cost in (0.01, 0.2))
     assert load_kernels(cheap.rules) is load_kernels(dear.rules)
@@ -466,7 +467,7 @@ def test_plain_python_where_nothing_compiles(
     monkeypatch: pytest.MonkeyPatch, text: str, said: str
 ) -> None:
     """It is never passed over in silence."""
-    monkeypatch.setattr("operant.vector.numba.array_kernels_source", lambda *_: (text, []))
+    monkeypatch.setattr("operant.backends.cpu.kernels.array_kernels_source", lambda *_: (text, []))
     with pytest.warns(FallbackWarning) as warned:
         batch = operant.make(Grid, 3, impl="auto", workers=2, seed=3)
     (one,) = warned

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from operant.envs.rules import Rules
-from operant.vector.array_cuda_source import array_cuda_source
-from operant.vector.nvrtc import EXACT, compile_source
+from operant.compiler.emit.cuda_array_kernels import array_cuda_source
+from operant.compiler.spec.rules import Rules
+from operant.toolchain.nvrtc import EXACT, compile_source
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

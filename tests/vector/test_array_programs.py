@@ -18,8 +18,8 @@ from gymnasium.spaces import Box, Discrete
 import operant
 from operant import lang
 from operant.lang import Arrays, boolean, cos, float32, int32, sin, tan, to_float, to_int, where
-from operant.vector.cards import card_count
-from operant.vector.host_kernels import host_compiler
+from operant.toolchain.gpus import card_count
+from operant.toolchain.host_kernels import host_compiler
 
 pytestmark = pytest.mark.usefixtures("unseen_test")
 

@@ -15,8 +15,8 @@ from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import operant
+from operant.compiler.philox import uniforms
 from operant.lang import randint, to_float, where
-from operant.vector.philox import uniforms
 
 pytestmark = pytest.mark.usefixtures("unseen_test")
 

@@ -11,8 +11,8 @@ import torch
 from gymnasium import spaces
 
 import operant
+from operant.compiler.philox import uniforms
 from operant.lang import clip, minimum, randint, to_float, to_int, where
-from operant.vector.philox import uniforms
 
 BACKENDS = ("reference", "cpu")
 N = 65

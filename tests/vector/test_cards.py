@@ -6,11 +6,12 @@ import pytest
 import torch
 
 import operant
+from operant.compiler.compile_error import FallbackWarning
+from operant.compiler.spec.rules import Rules
 from operant.envs import CartPole
-from operant.envs.rules import Rules
-from operant.vector import cards
+from operant.toolchain import gpus as cards
+from operant.toolchain.errors import CompileError
 from operant.vector import make as make_module
-from operant.vector.compile_error import CompileError, FallbackWarning
 
 
 @pytest.fixture
@@ -82,7 +83,9 @@ def test_a_card_that_refuses_is_not_passed_over(monkeypatch: pytest.MonkeyPatch)
     assert w[0].filename == __file__
     reason = "auto: cuda does not work here: operant.cu(3): error: no such thing"
     assert (batch.backend, batch.backend_reason) == ("cpu", reason)
-    monkeypatch.setattr("operant.vector.numba.kernels_source", lambda *_: "this is no program")
+    monkeypatch.setattr(
+        "operant.backends.cpu.kernels.kernels_source", lambda *_: "this is no program"
+    )
     with pytest.warns(FallbackWarning) as warned:
         batch = operant.make("CartPole-v1", 2)
     assert len(warned) == 2
@@ -94,7 +97,7 @@ def test_a_kernel_that_triton_refuses_is_one_sentence(
     interpreter: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is compiled by its first launch."""
-    from operant.vector import triton
+    from operant.vector import gpu_numbers as triton
 
     real = triton.kernels_source
     said = "CartPole cannot be compiled for backend 'cuda': "

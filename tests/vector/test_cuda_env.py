@@ -733,7 +733,7 @@ def test_many_steps_refuse_what_a_step_refuses() -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_results_written_elsewhere_and_taken_over(mode: str) -> None:
     """Into the same tensors again and again, as an engine does, old reports still in them."""
-    from operant.vector.cuda import Results
+    from operant.vector.gpu_env import Results
 
     env, twin = make(Walk, 70, mode), make(Walk, 70, mode)
     env.reset(seed=1)
@@ -1052,8 +1052,8 @@ def test_options() -> None:
 
 
 def test_source_is_stable_and_shared_by_float_parameters() -> None:
-    from operant.envs.rules import Rules
-    from operant.vector.triton import load_kernels
+    from operant.compiler.spec.rules import Rules
+    from operant.vector.gpu_numbers import load_kernels
 
     plain = load_kernels(Rules.of(Walk))
     assert load_kernels(Rules.of(Walk, {"reach": 2.0})) is plain
@@ -1068,8 +1068,8 @@ def test_a_limit_that_would_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_bytes() -> None:
-    from operant.envs.rules import Rules
-    from operant.vector.triton_launch import bytes_per_env, bytes_per_step
+    from operant.backends.cuda.launch import bytes_per_env, bytes_per_step
+    from operant.compiler.spec.rules import Rules
 
     env = make(Walk, 128)
     own = [*env._memory.values(), *env._own]

@@ -12,12 +12,13 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 import operant
+from operant.backends.author_mistake import env_mistake
+from operant.backends.reference import watch
+from operant.backends.reference.watch import Watch
+from operant.compiler.errors import EndlessLoopError
+from operant.compiler.parsing.endless import ADVICE, MOST_PASSES
 from operant.lang import Arrays, int32, to_float
-from operant.lang.endless import ADVICE, MOST_PASSES
-from operant.vector import watch
-from operant.vector.author_mistake import EndlessLoopError, env_mistake
-from operant.vector.host_kernels import host_compiler
-from operant.vector.watch import Watch
+from operant.toolchain.host_kernels import host_compiler
 
 PASSES = 5000
 SOUND, FLAT, NESTED, RETURNS, HELPED = range(5)
@@ -145,8 +146,8 @@ def test_loops_that_end_are_the_same_everywhere(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_step_without_while_counts_nothing() -> None:
-    from operant.envs.rules import Rules
-    from operant.lang.dialects import PythonText
+    from operant.compiler.emit.dialects import PythonText
+    from operant.compiler.spec.rules import Rules
 
     rules: Any = Rules.of(operant.envs.get_env("Prospector-v0"))
     library, _ = rules.library(PythonText())

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from operant.vector import kernel_cache
-from operant.vector.generated import load_module, module_path
-from operant.vector.kernel_cache import prune
+from operant.toolchain import kernel_cache
+from operant.toolchain.generated_modules import load_module, module_path
+from operant.toolchain.kernel_cache import prune
 
 DAY = 86400.0
 
@@ -83,7 +83,7 @@ LOADS = """
 import os, sys, time
 from itertools import count
 from pathlib import Path
-from operant.vector.generated import load_module, module_path
+from operant.toolchain.generated_modules import load_module, module_path
 
 for i in count():
     if i >= 300 and (Path(sys.argv[1]) / "enough").exists():
@@ -101,7 +101,7 @@ for i in count():
 PRUNES = """
 import sys
 from pathlib import Path
-from operant.vector.kernel_cache import prune
+from operant.toolchain.kernel_cache import prune
 
 home, removed = Path(sys.argv[1]), 0
 (home / "kernels").mkdir(exist_ok=True)

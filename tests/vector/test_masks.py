@@ -18,12 +18,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import operant
-from operant.envs import env_ids, get_env, registry
-from operant.envs.rules import Rules
+from operant.compiler.emit.numba_arguments import table_layout
+from operant.compiler.emit.numba_kernels import kernels_source
+from operant.compiler.spec.buffers import Buffers
+from operant.compiler.spec.rules import Rules
+from operant.envs import env_ids, get_env
 from operant.lang import abs, logical_not, randint, to_float, where
-from operant.vector.buffers import Buffers
-from operant.vector.numba_source import kernels_source
-from operant.vector.numba_table import table_layout
+from operant.vector import registry
 from operant.vector.single import SingleEnv
 
 BACKENDS = ("reference", "cpu")
@@ -438,7 +439,7 @@ ASSEMBLY = """
 import operant
 from gymnasium.spaces import Discrete
 from operant.envs import CartPole
-from operant.vector.numba import inspect_assembly
+from operant.backends.cpu.kernels import inspect_assembly
 
 class Masked(CartPole):
     action_space = Discrete({count})

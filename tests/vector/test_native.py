@@ -16,13 +16,13 @@ import pytest
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 import operant
-from operant.envs import registry
-from operant.envs.rules import Rules
+from operant.backends.reference.stream import Stream
+from operant.compiler.philox import uniforms
+from operant.compiler.spec.rules import Rules
 from operant.lang import clip, randint, where
 from operant.models import PPO
+from operant.vector import registry
 from operant.vector.native import NativeError, include_folder, load
-from operant.vector.philox import uniforms
-from operant.vector.stream import Stream
 
 WALK, SNAKE = "tests/vector/native/walk.c", "examples/native/snake.c"
 ROOT = Path(__file__).parents[2]

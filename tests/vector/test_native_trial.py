@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from operant.backends.native.child import run_trial
+from operant.backends.native.trial import Trial
+from operant.compiler.spec.native_abi import Library
 from operant.vector.native import NativeError, load
-from operant.vector.native_abi import Library
-from operant.vector.native_child import run_trial
-from operant.vector.native_trial import Trial
 
 WALK = "tests/vector/native/walk.c"
 ROOT = Path(__file__).parents[2]
@@ -85,7 +85,7 @@ def test_what_it_does_is_checked(lie: str, build_library: Build) -> None:
 def test_an_honest_one_passes(
     flags: list[str], build_library: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("operant.vector.native_trial._SECONDS", 600.0)  # the machine may be busy
+    monkeypatch.setattr("operant.backends.native.trial._SECONDS", 600.0)  # the machine may be busy
     called = []
     assert Trial(Library(build_library(WALK, *flags)), called.append).play() == 256
     assert called[0] == "operant_reset_many"

@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 import operant
+from operant.backends.cpu import kernels as numba_backend
+from operant.compiler.spec.rules import Rules
 from operant.envs import CartPole
-from operant.envs.rules import Rules
-from operant.vector import generated
-from operant.vector import numba as numba_backend
+from operant.toolchain import generated_modules as generated
 
 ASSEMBLY = """
 import operant
-from operant.vector.numba import inspect_assembly
+from operant.backends.cpu.kernels import inspect_assembly
 env = operant.make("CartPole-v1", num_envs=64)
 env.reset(seed=0)
 env.step(env.action_space.sample())
@@ -30,7 +30,7 @@ print(inspect_assembly(env.rules))
 
 START = """
 import json, operant
-from operant.vector.numba import cache_statistics
+from operant.backends.cpu.kernels import cache_statistics
 env = operant.make("CartPole-v1", num_envs=4096)
 env.reset(seed=0)
 env.step(env.action_space.sample())
@@ -128,7 +128,7 @@ def test_an_unwritable_home_falls_back_to_the_temporary_folder(
 
 
 def test_generated_source_is_readable_and_stable() -> None:
-    from operant.vector.numba_source import kernels_source
+    from operant.compiler.emit.numba_kernels import kernels_source
 
     first = kernels_source(Rules.of(CartPole), "1.0", "abc")
     assert first == kernels_source(Rules.of(CartPole), "1.0", "abc")
@@ -140,7 +140,7 @@ def test_generated_source_is_readable_and_stable() -> None:
 
 
 def test_backend_auto_without_numba(monkeypatch: pytest.MonkeyPatch) -> None:
-    from operant.vector import backends
+    from operant.vector import choose_backend as backends
 
     monkeypatch.setattr(backends, "_has_numba", lambda: False)
     env = operant.make("CartPole-v1")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from operant.vector import nvrtc
+from operant.toolchain import nvrtc
 
 INVALID_IMAGE = 200
 

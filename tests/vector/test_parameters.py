@@ -11,7 +11,7 @@ from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import VectorWrapper
 
 import operant
-from operant.envs.cartpole import CartPole
+from operant.envs.classic.cartpole import CartPole
 from operant.lang import Arrays, float32
 from operant.models import PPO
 

@@ -10,8 +10,8 @@ from gymnasium.spaces import Box, Discrete
 from numba import njit
 
 import operant
-from operant.vector import numba_philox
-from operant.vector.philox import philox, uniforms
+from operant.compiler.philox import philox, uniforms
+from operant.compiler.runtime import numba_philox
 
 # Random123, tests/kat_vectors: philox4x32 10 — counter, key, words.
 KNOWN_ANSWERS = [

@@ -23,12 +23,12 @@ from triton.compiler import ASTSource
 
 import operant
 from operant.buffers import triton_scans
-from operant.envs.registry import get_env
-from operant.envs.rules import Rules
+from operant.vector.registry import get_env
+from operant.compiler.spec.rules import Rules
 from operant.lang import abs, atan2, randint, to_float, where
 from operant.ppo.kernels.triton import episodes, noise, order
-from operant.vector.triton import load_kernels
-from operant.vector.triton_launch import launch_options
+from operant.vector.gpu_numbers import load_kernels
+from operant.backends.cuda.launch import launch_options
 
 
 class Own(operant.Env):

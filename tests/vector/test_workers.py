@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import operant
-from operant.machine import usable_cores
+from operant.backends.cpu.workers import Workers, split
+from operant.compiler.runtime.numba_jobs import ASLEEP, BLOCK, FIRST, LINE, STOPPED, UNFINISHED
+from operant.toolchain.machine import usable_cores
 from operant.vector import measured_workers
-from operant.vector.numba_jobs import ASLEEP, BLOCK, FIRST, LINE, STOPPED, UNFINISHED
-from operant.vector.workers import Workers, split
 
 MANY = 5 * BLOCK + 320  # several blocks for each of several workers
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from operant.bench.schema import read_checked
-from operant.machine import commit, machine, usable_cores
-from operant.runs.files import replace_file
+from operant.toolchain.files import replace_file
+from operant.toolchain.machine import commit, machine, usable_cores
 
 SCHEMA = "operant/throughput/1"
 FOLDER = Path("artifacts") / "throughput"

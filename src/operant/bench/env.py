@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from operant.envs.env import Env
-from operant.envs.registry import get_env
-from operant.envs.rules import Rules, TracedRules
-from operant.vector.backends import host_backend
+from operant.compiler.spec.rules import Rules, TracedRules
+from operant.lang.env import Env
+from operant.vector.choose_backend import host_backend
+from operant.vector.registry import get_env
+from operant.vector.step_clocks import timed_on_card, timed_on_host
 
 PEERS = ("gymnasium", "envpool")
 _BATCHES = 16  # different action batches, made beforehand
@@ -192,48 +193,8 @@ def random_actions(rules: Rules, num_envs: int) -> list[np.ndarray]:
     return [random.uniform(low, high, shape).astype(np.float32) for _ in range(_BATCHES)]
 
 
-Timed = Callable[[int], float]
-"""Takes at least so many steps; the seconds that one of them took."""
-
-
-def timed_on_host(env: Any, actions: list[np.ndarray]) -> Timed:
-    """Steps called one after the other, each with the next actions; timed by the wall's clock."""
-    step = env.step
-
-    def timed(steps: int) -> float:
-        began = time.perf_counter()
-        for k in range(steps):
-            step(actions[k % _BATCHES])
-        return (time.perf_counter() - began) / steps
-
-    return timed
-
-
-def timed_on_card(env: Any, actions: list[np.ndarray]) -> Timed:
-    """Steps captured in a graph, each with its own actions; timed by the card's events."""
-    import torch
-
-    tensors = [torch.from_numpy(batch).to(env.device) for batch in actions]
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for batch in tensors:
-            env.step(batch)
-
-    def timed(steps: int) -> float:
-        replays = -(-steps // len(tensors))
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-        start.record()
-        for _ in range(replays):
-            graph.replay()
-        end.record()
-        end.synchronize()
-        return float(start.elapsed_time(end)) * 1e-3 / (replays * len(tensors))
-
-    return timed
-
-
 def _note_bandwidth(everyone: Sequence[Contender]) -> None:
-    from operant.vector.triton_launch import bytes_per_step
+    from operant.backends.cuda.launch import bytes_per_step
 
     bandwidth = copy_bandwidth()
     for one in everyone:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from operant.bench.env import Timed, random_actions, timed_on_card, timed_on_host
+from operant.bench.env import random_actions
 from operant.vector.env import VecEnv
+from operant.vector.step_clocks import Timed, timed_on_card, timed_on_host
 
 if TYPE_CHECKING:
     from operant.ppo.trainer import PPO
@@ -167,7 +168,7 @@ def _timed_step(lines_address: int) -> Any:
     from numba import int64 as i64
     from numba import uint64 as u64
 
-    from operant.lang import intrinsics
+    from operant.compiler.runtime import intrinsics
 
     at: Any = intrinsics.at
     call_address: Any = intrinsics.call_address

@@ -17,7 +17,7 @@ from operant.bench.artifact import Run, plain
 from operant.bench.profile import Result
 from operant.bench.schema import read_checked
 from operant.ppo.config import Config
-from operant.runs.files import make_folder, replace_file
+from operant.toolchain.files import make_folder, replace_file
 
 SCHEMA = "operant/floor/1"
 LEAST_FACTOR, MOST_FACTOR = 0.5, 0.9

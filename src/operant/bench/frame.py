@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from operant.machine import commit, machine
+from operant.toolchain.machine import commit, machine
 
 
 def frame(results: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from operant.machine import usable_cores
 from operant.ppo.config import Config, dotted_name
 from operant.ppo.config_file import parsed_settings
+from operant.toolchain.machine import usable_cores
 
 NAMES = {
     "num_envs": "env.num_envs",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from operant.bench.grid import Axis
-from operant.chart import GRAY, GRID, INK, new_figure, quiet, short_number
+from operant.render.chart import GRAY, GRID, INK, new_figure, quiet, short_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

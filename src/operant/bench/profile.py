@@ -15,7 +15,7 @@ from operant.bench.rounds import Rounds, shares
 from operant.bench.training import PARTS, Evaluations, Round, TimedTrainer
 
 if TYPE_CHECKING:
-    from operant.envs.env import Env
+    from operant.lang.env import Env
     from operant.ppo.config import Config
 
 __all__ = ["MODES", "Evaluations", "Job", "Mode", "Result", "measure", "open_mode", "record"]

@@ -14,7 +14,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from operant.runs.files import read_bounded
+from operant.toolchain.files import read_bounded
 
 LARGEST_BYTES = 1 << 20
 """Of a file; an artifact has some thousand."""

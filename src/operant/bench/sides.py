@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from operant.bench.trees import Tree
-from operant.child import python_command
+from operant.toolchain.child import python_command
 
 _CHILD = Path(__file__).with_name("side_child.py")
 

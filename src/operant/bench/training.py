@@ -11,7 +11,7 @@ from operant.bench.env_clock import clock_for
 from operant.ppo.callbacks import Callback
 
 if TYPE_CHECKING:
-    from operant.envs.env import Env
+    from operant.lang.env import Env
     from operant.ppo.config import Config
     from operant.ppo.trainer import PPO
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import operant
-from operant import paths
-from operant.machine import commit
+from operant.toolchain import paths
+from operant.toolchain.machine import commit
 
 _KEPT = 8
 """Trees that stay there, the ones used last."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from operant.bench.compare import Line
-from operant.chart import GRAY, GRID, INK, apart, line_style, new_figure, quiet, short_number
+from operant.render.chart import GRAY, GRID, INK, apart, line_style, new_figure, quiet, short_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

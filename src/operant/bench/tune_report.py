@@ -13,10 +13,10 @@ from operant.bench.grid import Axis
 from operant.bench.heat_map import draw_heat_map, main_effects
 from operant.bench.tune import Measured, ranked, record
 from operant.bench.verify import Verification
-from operant.chart import save_figure
 from operant.ppo.config import Config
 from operant.ppo.config_file import to_toml
-from operant.runs.files import replace_file
+from operant.render.chart import save_figure
+from operant.toolchain.files import replace_file
 
 SCHEMA = "operant/tuning/1"
 FOLDER = Path("artifacts") / "tuning"

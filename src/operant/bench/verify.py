@@ -19,7 +19,7 @@ from operant.ppo.config import Config
 from operant.ppo.guard import NonFiniteError
 
 if TYPE_CHECKING:
-    from operant.envs.env import Env
+    from operant.lang.env import Env
     from operant.ppo.trainer import PPO
 
 SHARE = 0.9

@@ -20,7 +20,14 @@ from numba import float32 as f32
 from numba import njit
 from numba import uint8 as u8
 
-from operant.lang.intrinsics import address_of, at, load, prefer_wide_vectors, select, store
+from operant.compiler.runtime.intrinsics import (
+    address_of,
+    at,
+    load,
+    prefer_wide_vectors,
+    select,
+    store,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor

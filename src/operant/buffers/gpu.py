@@ -138,6 +138,6 @@ class GpuBuffer:
 
 def runs_kernels(device: torch.device) -> bool:
     """Whether Triton's kernels run on tensors of `device`."""
-    from operant.vector.cards import interpreted
+    from operant.toolchain.gpus import interpreted
 
     return device.type == "cuda" or interpreted()

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from operant.vector.cards import interpreted
+from operant.toolchain.gpus import interpreted
 
 
 def gae_triton(

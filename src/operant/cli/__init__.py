@@ -10,8 +10,6 @@ from typing import Annotated, Any
 
 import typer
 
-from operant import __version__
-from operant.child import ignore_numba_settings
 from operant.cli import (
     bench,
     check,
@@ -32,6 +30,8 @@ from operant.cli import (
 )
 from operant.cli.interrupts import Interrupts, arrived
 from operant.cli.screen import Interrupted, UserError, errors, printable, verb
+from operant.toolchain.child import ignore_numba_settings
+from operant.version import __version__
 
 app = typer.Typer(
     name="operant",
@@ -104,7 +104,7 @@ def main() -> None:
 def _check_system() -> None:
     """Exit with a sentence on a system that the commands do not run on."""
     try:
-        import operant.file_locks  # noqa: F401
+        import operant.toolchain.file_locks  # noqa: F401
     except ImportError as error:
         _say(str(error), "red")
         sys.exit(2)

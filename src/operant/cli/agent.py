@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from operant.cli.screen import UserError, mistakes
 
 if TYPE_CHECKING:
-    from operant.envs.env import Env
+    from operant.lang.env import Env
     from operant.ppo.agent import Agent
     from operant.ppo.config import Config
     from operant.runs.directory import Run

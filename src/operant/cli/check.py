@@ -72,11 +72,11 @@ class _Report:
             self._print_end()
 
     def _check(self, status: Status) -> None:
-        from operant.check import check_env
+        from operant.check.env_check import check_env
         from operant.cli.target import load_env
-        from operant.envs.native_rules import is_native
+        from operant.compiler.spec.native_abi import NativeError
+        from operant.compiler.spec.native_rules import is_native
         from operant.lang import LanguageError
-        from operant.vector.native_abi import NativeError
 
         try:
             self.env = load_env(self.target)
@@ -90,9 +90,9 @@ class _Report:
             self._add(finding.name, finding.passed, finding.detail, finding.note)
 
     def _measure(self, status: Status) -> None:
-        from operant.check_plays import throughput
-        from operant.vector.author_mistake import env_mistake
-        from operant.vector.backends import available_backends
+        from operant.backends.author_mistake import env_mistake
+        from operant.check.plays import throughput
+        from operant.vector.choose_backend import available_backends
 
         for backend in available_backends(self.env):
             status.update(_doing(f"measuring {backend}"))

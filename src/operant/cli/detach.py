@@ -6,12 +6,12 @@ import subprocess
 import time
 from pathlib import Path
 
-from operant.child import python_command, python_environment
 from operant.cli.screen import UserError, errors, literal, printable
-from operant.paths import home
 from operant.runs.directory import Run
-from operant.runs.files import make_folder, open_plain, read_bounded
 from operant.runs.metrics_file import MetricsReader
+from operant.toolchain.child import python_command, python_environment
+from operant.toolchain.files import make_folder, open_plain, read_bounded
+from operant.toolchain.paths import home
 
 _LAST = 4096  # bytes of what it printed, shown if it fails
 

@@ -15,9 +15,9 @@ EXAMPLE = "Example:  operant envs --json"
 
 def envs(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """List the environments with their spaces, time limits and backends."""
-    from operant.envs.registry import env_ids, get_env, params_of
-    from operant.envs.rules import Rules
-    from operant.vector.backends import available_backends
+    from operant.compiler.spec.rules import Rules
+    from operant.vector.choose_backend import available_backends
+    from operant.vector.registry import env_ids, get_env, params_of
 
     rows = []
     for env_id in env_ids():

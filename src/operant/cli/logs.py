@@ -43,7 +43,7 @@ def logs(
 
 def _print_from(path: Path, at: int, most: int = 0) -> int:
     """Print the whole lines from byte `at` on; where they end."""
-    from operant.runs.files import open_plain
+    from operant.toolchain.files import open_plain
 
     with open_plain(path) as file:
         file.seek(at)

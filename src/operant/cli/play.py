@@ -12,7 +12,7 @@ from operant.cli.screen import UserError, mistakes, output
 if TYPE_CHECKING:
     from textual.app import App
 
-    from operant.envs.env import Env
+    from operant.lang.env import Env
 
 EXAMPLE = "Example:  operant play Prospector"
 
@@ -52,8 +52,8 @@ def make_app(env: type[Env], seed: int | None) -> App[None]:
     Raises:
         ValueError: its actions are not Discrete.
     """
-    from operant.envs.registry import id_of
     from operant.play.game import Game
+    from operant.vector.registry import id_of
 
     game = Game(env, seed, {})
     if id_of(env) == "Prospector-v0":

@@ -11,7 +11,7 @@ from typer import Argument, Option
 from operant.cli.screen import UserError, errors, literal, mistakes, output
 
 if TYPE_CHECKING:
-    from operant.plot import Curve
+    from operant.render.plot import Curve
     from operant.runs.directory import Run
 
 EXAMPLE = "Example:  operant plot latest --out curve.png"
@@ -51,7 +51,7 @@ def curve_of(run: Run) -> Curve:
         UserError: its metrics cannot be read.
         ValueError: they are damaged.
     """
-    from operant.plot import Curve
+    from operant.render.plot import Curve
     from operant.runs.logs import read_csv
     from operant.runs.summary import summary
 
@@ -72,8 +72,8 @@ def draw(curves: list[Curve], out: Path, title: str = "", band: bool = False) ->
     Raises:
         ValueError: nothing to draw, or a place that cannot be written.
     """
-    from operant.plot import plot_runs
-    from operant.seeds import mean_curve
+    from operant.render.plot import plot_runs
+    from operant.render.seed_bands import mean_curve
 
     shown = [mean_curve(curves, f"mean of {len(curves)} runs")] if band else curves
     plot_runs(shown, out, title=title)

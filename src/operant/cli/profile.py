@@ -153,7 +153,7 @@ def _job(
 def _measure(job: Job, wish: _Wish, out: Path | None, as_json: bool) -> None:
     from operant.bench.artifact import FOLDER, Run, write_artifact
     from operant.bench.profile import measure
-    from operant.runs.files import make_folder
+    from operant.toolchain.files import make_folder
 
     run = Run.start(job.config.env.id)
     with training_mistakes():
@@ -275,7 +275,7 @@ def _trend(given: list[str], out: Path | None, as_json: bool) -> None:
     from operant.bench.artifact import FOLDER, read_folder
     from operant.bench.compare import lines, trend_records
     from operant.bench.trend_chart import draw_trend
-    from operant.chart import save_figure
+    from operant.render.chart import save_figure
 
     if len(given) > 1:
         raise UserError("--trend takes one folder of artifacts")

@@ -15,7 +15,7 @@ from operant.cli.screen import UserError, errors, literal, mistakes, output
 if TYPE_CHECKING:
     import numpy as np
 
-    from operant.envs.env import Env
+    from operant.lang.env import Env
 
 EXAMPLE = "Example:  operant record latest --out agent.gif"
 
@@ -48,7 +48,7 @@ def record(
     as_json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Film a trained policy: a GIF, an MP4, or a strip of pictures as PNG."""
-    from operant.film import write_film
+    from operant.render.film import write_film
 
     with errors.status("loading"):
         opened = open_agent(run, checkpoint, env)
@@ -103,6 +103,6 @@ class _Film:
 
 
 def _env_class(opened: Opened) -> type[Env]:
-    from operant.envs.registry import get_env
+    from operant.vector.registry import get_env
 
     return get_env(opened.env) if isinstance(opened.env, str) else opened.env

@@ -91,9 +91,9 @@ def remove(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Remove runs with everything in them."""
-    from operant.paths import home
     from operant.runs.directory import list_runs
     from operant.runs.summary import summary
+    from operant.toolchain.paths import home
 
     names = list(dict.fromkeys(names))
     known = {run.id: run for run in list_runs()}

@@ -15,7 +15,7 @@ from rich.status import Status
 from rich.text import Text
 
 from operant.cli.interrupts import arrived
-from operant.text import printable, short
+from operant.toolchain.text import printable, short
 
 __all__ = [
     "Interrupted",
@@ -118,7 +118,7 @@ def mistakes() -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:
-        from operant.vector.author_mistake import env_mistake
+        from operant.backends.author_mistake import env_mistake
 
         text = env_mistake(error)
         if text is None and isinstance(error, OSError):

@@ -15,9 +15,10 @@ from pathlib import Path
 from types import ModuleType
 
 from operant.cli.screen import UserError, printable
-from operant.envs.env import Env, check_complete
-from operant.envs.foreign import instead_of_gymnasiums
-from operant.envs.registry import env_ids, get_env
+from operant.compiler.spec.parts import check_complete
+from operant.lang.env import Env
+from operant.vector.gymnasium_ids import instead_of_gymnasiums
+from operant.vector.registry import env_ids, get_env
 
 _LIBRARIES = (".so", ".dylib", ".dll")
 _ID = re.compile(r"(?:[\w-]+/)?[\w.-]+-v\d+")
@@ -197,8 +198,8 @@ def _load_from_here(name: str) -> None:
 @contextmanager
 def _imported(name: str) -> Iterator[None]:
     """What a module raises when it is imported, but for a refused environment, as `UserError`."""
+    from operant.backends.author_mistake import is_library
     from operant.lang import LanguageError
-    from operant.vector.author_mistake import is_library
 
     try:
         yield

@@ -255,7 +255,7 @@ def opened(given: Given, values: dict[str, Any], run_id: str, resume: str = "") 
 
 
 def _started(given: Given, values: dict[str, Any], run_id: str) -> Session:
-    from operant.check_plays import try_in_python
+    from operant.check.plays import try_in_python
     from operant.cli.target import is_registered, load_env
     from operant.ppo.config_file import resolved
     from operant.ppo.session import Session
@@ -360,9 +360,9 @@ def _introduce(session: Session, briefly: bool) -> None:
 
 
 def _learn(session: Session, advice: Advice) -> None:
+    from operant.backends.author_mistake import env_mistake
     from operant.cli.progress import TrainProgress
     from operant.ppo.guard import NonFiniteError
-    from operant.vector.author_mistake import env_mistake
 
     try:
         with TrainProgress(session.ppo) as progress:

@@ -78,8 +78,8 @@ def _print_run(report: dict[str, Any], advice: Advice) -> None:
 
 def _summarise(stem: str, reports: list[dict[str, Any]], count: int, as_json: bool) -> None:
     """Mean, interval and chart of the runs that came to their end."""
+    from operant.render.seed_bands import CONFIDENCE, mean_of
     from operant.runs.directory import Run
-    from operant.seeds import CONFIDENCE, mean_of
 
     done = [report for report in reports if report["finished"]]
     greedy = [r["mean_return"] if r["eval_return"] is None else r["eval_return"] for r in done]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from operant.bench.grid import Axis
     from operant.bench.tune import Measured
     from operant.bench.verify import Verification
-    from operant.envs.env import Env
+    from operant.lang.env import Env
     from operant.ppo.config import Config
 
 EXAMPLE = (
@@ -158,7 +158,7 @@ def _tune(
 @contextmanager
 def _new_folder(folder: Path) -> Iterator[None]:
     """Make a folder now, while a mistake in its name costs nothing; an error leaves none behind."""
-    from operant.runs.files import make_folder
+    from operant.toolchain.files import make_folder
 
     make_folder(folder)
     try:

@@ -9,37 +9,37 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from operant.envs.registry import env_ids, get_env, register
+from operant.vector.registry import env_ids, get_env, register
 
 if TYPE_CHECKING:
-    from operant.envs.acrobot import Acrobot
-    from operant.envs.cartpole import CartPole
-    from operant.envs.env import Env
-    from operant.envs.mountain_car import MountainCar
-    from operant.envs.mountain_car_continuous import MountainCarContinuous
-    from operant.envs.pendulum import Pendulum
-    from operant.envs.prospector import Prospector
-    from operant.vector.classic import (
+    from operant.envs.classic.acrobot import Acrobot
+    from operant.envs.classic.cartpole import CartPole
+    from operant.envs.classic.mountain_car import MountainCar
+    from operant.envs.classic.mountain_car_continuous import MountainCarContinuous
+    from operant.envs.classic.pendulum import Pendulum
+    from operant.envs.classic.vec_envs import (
         AcrobotVecEnv,
         CartPoleVecEnv,
         MountainCarContinuousVecEnv,
         MountainCarVecEnv,
         PendulumVecEnv,
     )
+    from operant.envs.prospector.prospector import Prospector
+    from operant.lang.env import Env
 
 _MODULES = {
-    "Env": "operant.envs.env",
-    "CartPole": "operant.envs.cartpole",
-    "MountainCar": "operant.envs.mountain_car",
-    "MountainCarContinuous": "operant.envs.mountain_car_continuous",
-    "Pendulum": "operant.envs.pendulum",
-    "Acrobot": "operant.envs.acrobot",
-    "Prospector": "operant.envs.prospector",
-    "CartPoleVecEnv": "operant.vector.classic",
-    "MountainCarVecEnv": "operant.vector.classic",
-    "MountainCarContinuousVecEnv": "operant.vector.classic",
-    "PendulumVecEnv": "operant.vector.classic",
-    "AcrobotVecEnv": "operant.vector.classic",
+    "Env": "operant.lang.env",
+    "CartPole": "operant.envs.classic.cartpole",
+    "MountainCar": "operant.envs.classic.mountain_car",
+    "MountainCarContinuous": "operant.envs.classic.mountain_car_continuous",
+    "Pendulum": "operant.envs.classic.pendulum",
+    "Acrobot": "operant.envs.classic.acrobot",
+    "Prospector": "operant.envs.prospector.prospector",
+    "CartPoleVecEnv": "operant.envs.classic.vec_envs",
+    "MountainCarVecEnv": "operant.envs.classic.vec_envs",
+    "MountainCarContinuousVecEnv": "operant.envs.classic.vec_envs",
+    "PendulumVecEnv": "operant.envs.classic.vec_envs",
+    "AcrobotVecEnv": "operant.envs.classic.vec_envs",
 }
 
 __all__ = [

@@ -14,7 +14,9 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-_HERE = str(Path(__file__).parent)
+_PACKAGE = Path(__file__).parents[1]
+_OURS = (str(_PACKAGE / "lang"), str(_PACKAGE / "compiler"))
+"""Code that an author's functions call, and that reads them."""
 
 
 class LanguageError(TypeError):
@@ -38,7 +40,7 @@ def author_frame() -> FrameType | None:
     while frame is not None:
         name = frame.f_code.co_filename
         module = frame.f_globals.get("__name__", "")
-        if not name.startswith(_HERE) and not module.startswith(("numpy", "collections")):
+        if not name.startswith(_OURS) and not module.startswith(("numpy", "collections")):
             return frame
         frame = frame.f_back
     return None

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from operant.lang.trace import factors_of_power
+from operant.lang.advice import fail
+from operant.lang.recorded import Recorded
 
 
 class Batch(np.ndarray):
@@ -82,3 +83,21 @@ def _to_float(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "iu":
         return value.astype(np.float32)
     return value
+
+
+def factors_of_power(exponent: object) -> int:
+    """How many factors ``x ** exponent`` has; 0 stands for the square root."""
+    if isinstance(exponent, Recorded):
+        fail("`**` with a variable exponent; write exp(y * log(x)) for a positive x")
+    if isinstance(exponent, np.generic):
+        exponent = exponent.item()
+    if isinstance(exponent, float) and exponent == 0.5:
+        return 0
+    if isinstance(exponent, float) and exponent.is_integer():
+        exponent = int(exponent)
+    if not isinstance(exponent, int) or isinstance(exponent, bool) or not 1 <= exponent <= 16:
+        fail(
+            f"`**` takes a whole exponent from 1 to 16, or 0.5, got {exponent!r}; "
+            "write exp(y * log(x)) for other powers of a positive x"
+        )
+    return exponent

@@ -1,9 +1,9 @@
 """The functions an environment's author may call.
 
-Each word takes numbers and works on three kinds of them: symbols (it is recorded, for the compiled
-backends), NumPy arrays (it computes, in float32, for the ``reference`` backend) and plain Python
-numbers (it computes, for constants and rendering). The signatures speak of ``float`` because an
-author thinks of one environment.
+Each word takes numbers and works on three kinds of them: unknown ones (it is recorded, for the
+compiled backends), NumPy arrays (it computes, in float32, for the ``reference`` backend) and plain
+Python numbers (it computes, for constants and rendering). The signatures speak of ``float`` because
+an author thinks of one environment.
 
 Accuracy, float32, against exact arithmetic (tested in ``tests/lang/test_floats.py``): ``sin`` and
 ``cos`` 5e-7 absolute for ``|x| <= 1e4``; ``tan`` 1e-6 relative for ``|x| <= 1.5``; ``exp``,
@@ -22,9 +22,7 @@ import numpy as np
 
 from operant.lang.advice import fail
 from operant.lang.batch import batch
-from operant.lang.trace import BOOL, FLOAT, INT, Symbol, as_symbol, cast, common, described
-from operant.lang.trace import record as _record
-from operant.lang.trace import record_float as _record_float
+from operant.lang.recorded import Recorded, recorder
 
 pi = math.pi
 
@@ -40,17 +38,9 @@ def _batches(value: Any) -> Any:
 
 def where(condition: Any, a: Any, b: Any) -> Any:
     """`a` where `condition` holds, else `b`; both are computed."""
-    if _has(Symbol, (condition, a, b)):
-        program = next(v.program for v in (condition, a, b) if isinstance(v, Symbol))
-        chooser = as_symbol(program, condition)
-        if chooser.dtype != BOOL:
-            fail(f"where() chooses by a truth value, got {described(chooser)}; write x != 0")
-        first, second = common([as_symbol(program, v) for v in (a, b)], "where()")
-        if chooser.node.op == "constant":
-            return first if chooser.node.value else second
-        if first.index == second.index:
-            return first
-        return program.add("where", (chooser.index, first.index, second.index), first.dtype)
+    unknown = recorder(condition, a, b)
+    if unknown is not None:
+        return unknown.word("where", condition, a, b)
     if _has(np.ndarray, (condition, a, b)):
         floats = any(
             isinstance(v, float) or (isinstance(v, np.ndarray | np.generic) and v.dtype.kind == "f")
@@ -63,8 +53,9 @@ def where(condition: Any, a: Any, b: Any) -> Any:
 
 def minimum(a: Any, b: Any) -> Any:
     """The smaller of two; NaN if either is NaN, and of two equal zeros the second."""
-    if _has(Symbol, (a, b)):
-        return _record("minimum", a, b)
+    unknown = recorder(a, b)
+    if unknown is not None:
+        return unknown.word("minimum", a, b)
     if _has(np.ndarray, (a, b)):
         a, b = _batches(a), _batches(b)
         return where((a < b) | (a != a), a, b)
@@ -73,8 +64,9 @@ def minimum(a: Any, b: Any) -> Any:
 
 def maximum(a: Any, b: Any) -> Any:
     """The larger of two; NaN if either is NaN, and of two equal zeros the second."""
-    if _has(Symbol, (a, b)):
-        return _record("maximum", a, b)
+    unknown = recorder(a, b)
+    if unknown is not None:
+        return unknown.word("maximum", a, b)
     if _has(np.ndarray, (a, b)):
         a, b = _batches(a), _batches(b)
         return where((a > b) | (a != a), a, b)
@@ -98,15 +90,15 @@ def sign(x: Any) -> Any:
 
 def logical_not(condition: Any) -> Any:
     """True where `condition` is not."""
-    if isinstance(condition, Symbol):
-        return ~condition
+    if isinstance(condition, Recorded):
+        return condition.word("logical_not", condition)
     return np.logical_not(condition) if isinstance(condition, np.ndarray) else not condition
 
 
 def to_float(x: Any) -> Any:
     """An int or truth value as a float."""
-    if isinstance(x, Symbol):
-        return cast(x, FLOAT)
+    if isinstance(x, Recorded):
+        return x.word("to_float", x)
     return batch(np.asarray(x, np.float32)) if isinstance(x, np.ndarray) else float(x)
 
 
@@ -115,8 +107,8 @@ def to_int(x: Any) -> Any:
 
     A float that does not fit into 32 bits, and NaN, is the least int, -2**31.
     """
-    if isinstance(x, Symbol):
-        return cast(x, INT)
+    if isinstance(x, Recorded):
+        return x.word("to_int", x)
     if isinstance(x, np.ndarray):
         values = np.asarray(x)
         if values.dtype.kind == "f":
@@ -130,8 +122,8 @@ def _elementary(name: str, scalar: Callable[..., Any]) -> Callable[..., Any]:
     ufunc = getattr(np, name)
 
     def word(x: Any) -> Any:
-        if isinstance(x, Symbol):
-            return _record_float(name, x)
+        if isinstance(x, Recorded):
+            return x.word(name, x)
         if isinstance(x, np.ndarray):
             return ufunc(to_float(x))
         return scalar(x)
@@ -148,8 +140,9 @@ def _composed(name: str, scalar: Callable[..., Any]) -> Callable[..., Any]:
     def word(*values: Any) -> Any:
         if len(values) != form.count(",") + 1:
             fail(f"{name}() got {len(values)} numbers; write {name}{form}")
-        if _has(Symbol, values):
-            return _record_float(name, *values)
+        unknown = recorder(*values)
+        if unknown is not None:
+            return unknown.word(name, *values)
         if _has(np.ndarray, values):
             from operant.lang import floats
 
@@ -186,15 +179,15 @@ tanh.__doc__ = "The hyperbolic tangent."
 
 def bits_of(x: Any) -> Any:
     """The bits of a float as an int. For `operant.lang.floats`."""
-    if isinstance(x, Symbol):
-        return _record("bits_of", x, dtype=INT)
+    if isinstance(x, Recorded):
+        return x.word("bits_of", x)
     return batch(np.asarray(x, np.float32).view(np.int32))
 
 
 def float_of(bits: Any) -> Any:
     """The float with these bits. For `operant.lang.floats`."""
-    if isinstance(bits, Symbol):
-        return _record("float_of", bits, dtype=FLOAT)
+    if isinstance(bits, Recorded):
+        return bits.word("float_of", bits)
     return batch(np.asarray(bits, np.int32).view(np.float32))
 
 

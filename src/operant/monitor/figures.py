@@ -84,15 +84,6 @@ def split(view: View) -> list[tuple[str, float]]:
     return [(name, part / total) for name, part in zip(PARTS, seconds, strict=True)]
 
 
-def bar(share: float, width: int) -> str:
-    """A bar of `width` cells, to an eighth of a cell."""
-    share = min(max(share, 0.0), 1.0) if math.isfinite(share) else 0.0
-    eighths = round(share * width * 8)
-    full, rest = divmod(eighths, 8)
-    text = "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
-    return text.ljust(width)[:width]
-
-
 def hardware(view: View) -> list[tuple[str, str, float]]:
     """Name, value as text, and share of what there is (NaN: unknown), of what is known of the
     machine. The processor's share is of all its cores, if this is the machine."""

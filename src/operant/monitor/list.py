@@ -11,9 +11,10 @@ from textual.binding import BindingType
 from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Static
 
-from operant.monitor.figures import STATUS_COLOURS, bar, number
+from operant.monitor.figures import STATUS_COLOURS, number
 from operant.monitor.source import Source, View
 from operant.runs.directory import list_runs
+from operant.toolchain.text import bar
 
 _EVERY_S = 0.5
 _LIST = ("mark", "run", "env", "status", "done", "steps/s", "return")

@@ -6,16 +6,9 @@ import math
 
 from rich.text import Text
 
-from operant.monitor.figures import (
-    STATUS_COLOURS,
-    bar,
-    duration,
-    hardware,
-    number,
-    split,
-    status_text,
-)
+from operant.monitor.figures import STATUS_COLOURS, duration, hardware, number, split, status_text
 from operant.monitor.source import View
+from operant.toolchain.text import bar
 
 
 def identity(view: View, views: list[View]) -> Text:

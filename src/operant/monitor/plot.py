@@ -15,7 +15,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from operant.monitor.braille import Canvas, Series, draw, format_tick, ticks, x_extent
-from operant.text import printable
+from operant.toolchain.text import printable
 
 __all__ = ["Plot", "Series"]
 

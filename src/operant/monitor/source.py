@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from operant.runs.directory import Run
-from operant.runs.files import open_plain
 from operant.runs.logs import power_of_two, read_csv
 from operant.runs.metrics_file import MetricsReader, Snapshot
 from operant.runs.summary import config_tables, threshold_of
-from operant.text import printable
+from operant.toolchain.files import open_plain
+from operant.toolchain.text import printable
 
 MOST_ROWS = 1 << 17
 """Rows that are kept of a run; of more, the older are thinned."""

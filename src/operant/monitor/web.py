@@ -18,8 +18,8 @@ from typing import Any
 import textual_serve
 from aiohttp import WSMsgType, web
 
-from operant.child import python_command, python_environment
 from operant.monitor.web_page import page, policy
+from operant.toolchain.child import python_command, python_environment
 
 HOST = "localhost"
 MOST_SESSIONS = 8

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Discrete
 
-from operant.envs.env import Env
+from operant.lang.env import Env
 from operant.vector.env import VecEnv
 
 

@@ -12,8 +12,7 @@ from textual.containers import Horizontal, Vertical
 from textual.events import Key, Resize
 from textual.widgets import Static
 
-from operant.envs.prospector import SEASON, seen_ore
-from operant.envs.prospector_map import (
+from operant.envs.prospector.belt import (
     ACTIONS,
     BASE_PRICE,
     BEACON,
@@ -42,8 +41,9 @@ from operant.envs.prospector_map import (
     UPGRADES,
     WAIT,
 )
-from operant.envs.prospector_scene import GOODS_COLORS
-from operant.envs.prospector_ship import (
+from operant.envs.prospector.prospector import SEASON, seen_ore
+from operant.envs.prospector.scene import GOODS_COLORS
+from operant.envs.prospector.ship import (
     BEACONS,
     CLOCK,
     CREDITS,
@@ -58,9 +58,9 @@ from operant.envs.prospector_ship import (
     net_worth,
     tank_size,
 )
-from operant.monitor.figures import bar
 from operant.play.app import ending
 from operant.play.game import Game
+from operant.toolchain.text import bar
 
 MENUS = {
     "t": ("travel", TRAVEL, SCAN),

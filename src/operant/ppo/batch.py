@@ -8,15 +8,15 @@ import torch
 from gymnasium.vector import AutoresetMode
 from torch import nn
 
-from operant.envs.env import Env
-from operant.envs.native_rules import is_native
-from operant.envs.registry import get_env, id_of
+from operant.compiler.spec.native_rules import is_native
+from operant.lang.env import Env
 from operant.ppo.config import Config, dotted_name
 from operant.ppo.config_file import resolved
-from operant.vector.backends import host_backend
+from operant.toolchain.gpus import why_not_cuda
 from operant.vector.base import BaseVecEnv
-from operant.vector.cards import why_not_cuda
+from operant.vector.choose_backend import host_backend
 from operant.vector.foreign import not_an_env
+from operant.vector.registry import get_env, id_of
 
 
 def check_order(env: Any, config: Any, policy: Any) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from operant.ppo.config import Config, dotted_name, flattened, option_names
-from operant.runs.files import read_bounded
 from operant.runs.safe_toml import LARGEST_BYTES, parse_toml
+from operant.toolchain.files import read_bounded
 
 _COLUMNS, _COMMENTS_AT = 80, 35
 

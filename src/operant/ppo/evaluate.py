@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from operant.envs.env import Env
-from operant.envs.registry import get_env
+from operant.lang.env import Env
 from operant.ppo.agent import Agent
 from operant.ppo.config import EnvConfig
 from operant.ppo.noise import fill_uniforms
 from operant.ppo.threads import one_thread_an_operation
-from operant.vector.backends import host_backend
+from operant.vector.choose_backend import host_backend
 from operant.vector.env import VecEnv
+from operant.vector.registry import get_env
 
 _MOST_ENVS = 1024
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from operant.envs.env import Env
+from operant.lang.env import Env
 from operant.models.onnx import export_onnx, verify_onnx
 from operant.ppo.agent import Agent
 from operant.ppo.config import Config

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from gymnasium import spaces
 
-from operant.envs.registry import get_env
 from operant.ppo.config import Config
 from operant.ppo.snapshot import check_finite, config_of, load_weights, spaces_of
 from operant.runs.checkpoint import Checkpoint, load_checkpoint
+from operant.vector.registry import get_env
 
 if TYPE_CHECKING:
     from operant.ppo.trainer import PPO

@@ -15,8 +15,8 @@ import numpy as np
 from numba import njit
 from numba import uint32 as u32
 
-from operant.vector.numba_philox import philox
-from operant.vector.philox import POLICY_BLOCK
+from operant.compiler.philox import POLICY_BLOCK
+from operant.compiler.runtime.numba_philox import philox
 from operant.vector.seeding import checked_seed
 
 

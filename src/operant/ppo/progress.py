@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from operant.ppo.callbacks import Callback
-from operant.text import short
+from operant.toolchain.text import short
 
 if TYPE_CHECKING:
     from rich.console import Console

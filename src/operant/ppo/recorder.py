@@ -21,11 +21,11 @@ from operant.runs.checkpoint import (
     save_checkpoint,
 )
 from operant.runs.directory import Run
-from operant.runs.files import discard
 from operant.runs.hardware import HARDWARE, Hardware
 from operant.runs.logs import CsvLog, JsonlLog, Log, read_csv
 from operant.runs.metrics_file import MetricsWriter
 from operant.runs.metrics_layout import Status
+from operant.toolchain.files import discard
 
 _HISTORY = 4096
 

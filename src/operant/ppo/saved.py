@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from operant.envs.env import Env
+from operant.lang.env import Env
 from operant.ppo.snapshot import locate, restored, snapshot
 from operant.runs.checkpoint import Checkpoint, CheckpointError
 from operant.runs.directory import find_run, list_runs

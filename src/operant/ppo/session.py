@@ -11,9 +11,7 @@ from typing import Any
 
 from torch import nn
 
-from operant.envs.env import Env
-from operant.git import git_commit
-from operant.machine import commit, machine
+from operant.lang.env import Env
 from operant.ppo.callbacks import Callback
 from operant.ppo.config import Config
 from operant.ppo.config_file import read_run_config, to_toml
@@ -26,9 +24,11 @@ from operant.ppo.snapshot import chosen_env, config_of, restored
 from operant.ppo.trainer import PPO
 from operant.runs.checkpoint import find_checkpoint, list_checkpoints, load_checkpoint
 from operant.runs.directory import Lock, Run, new_run_id
-from operant.runs.files import replace_file, sweep
 from operant.runs.logs import cut_log
 from operant.runs.metrics_layout import Status
+from operant.toolchain.files import replace_file, sweep
+from operant.toolchain.git import git_commit
+from operant.toolchain.machine import commit, machine
 
 _FIXED = ("env.", "policy.", "run.seed", "ppo.normalize_reward")
 _FREE = ("env.workers",)

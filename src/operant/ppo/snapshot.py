@@ -16,9 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from operant import __version__
-from operant.envs.env import Env
-from operant.envs.registry import get_env
+from operant.lang.env import Env
 from operant.models.distributions import distribution_for
 from operant.ppo.agent import Agent
 from operant.ppo.config import Config
@@ -26,6 +24,8 @@ from operant.ppo.config_file import parsed_config, to_toml
 from operant.ppo.policy import add_return_normalizer, configured_policy
 from operant.runs.checkpoint import Checkpoint, CheckpointError, find_checkpoint, load_checkpoint
 from operant.vector.base import BaseVecEnv
+from operant.vector.registry import get_env
+from operant.version import __version__
 
 if TYPE_CHECKING:
     from operant.ppo.trainer import PPO
@@ -313,7 +313,7 @@ def chosen_env(
 
 def spaces_of(env: str | type[Env], config: Config) -> tuple[Any, Any]:
     """Observation and action space of an environment with the parameters in `config`."""
-    from operant.envs.rules import Rules
+    from operant.compiler.spec.rules import Rules
 
     rules = Rules.of(get_env(env) if isinstance(env, str) else env, dict(config.env.params))
     return rules.observation.space, rules.action.space

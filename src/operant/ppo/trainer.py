@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from operant.envs.env import Env
+from operant.lang.env import Env
 from operant.models.distributions import Distribution, distribution_for
 from operant.ppo.adam import Adam
 from operant.ppo.advice import refuse_arguments

@@ -21,7 +21,7 @@ import numpy as np
 
 from operant.runs import checkpoint_format as fmt
 from operant.runs.checkpoint_format import Checkpoint, CheckpointError
-from operant.runs.files import (
+from operant.toolchain.files import (
     check_folder,
     discard,
     make_folder,

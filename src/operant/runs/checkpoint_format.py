@@ -22,7 +22,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as parse_safetensors
 from safetensors.numpy import save as format_safetensors
 
-from operant.runs.files import open_plain, read_bounded, write_synced
+from operant.toolchain.files import open_plain, read_bounded, write_synced
 
 FORMAT = "operant checkpoint"
 VERSION = 1

@@ -23,9 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from operant.file_locks import fcntl
-from operant.paths import home
-from operant.runs.files import (
+from operant.toolchain.file_locks import fcntl
+from operant.toolchain.files import (
     check_folder,
     check_plain,
     discard,
@@ -37,6 +36,7 @@ from operant.runs.files import (
     temporary_name,
     write_synced,
 )
+from operant.toolchain.paths import home
 
 _RESERVED = {"latest", "best"}
 

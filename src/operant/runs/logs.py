@@ -19,14 +19,14 @@ from typing import Protocol
 
 import numpy as np
 
-from operant.runs.files import (
+from operant.runs.trackers import TensorBoardLog, WandbLog
+from operant.toolchain.files import (
     open_plain,
     plain_descriptor,
     replace_file,
     sync_folder,
     temporary_name,
 )
-from operant.runs.trackers import TensorBoardLog, WandbLog
 
 __all__ = ["CsvLog", "JsonlLog", "Log", "TensorBoardLog", "WandbLog", "cut_log", "read_csv"]
 

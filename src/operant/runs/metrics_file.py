@@ -22,8 +22,8 @@ from types import TracebackType
 import numpy as np
 
 from operant.runs import metrics_layout as at
-from operant.runs.files import open_plain, sync_folder, temporary_name, write_synced
 from operant.runs.metrics_layout import Layout, Status, Views, status_code
+from operant.toolchain.files import open_plain, sync_folder, temporary_name, write_synced
 
 __all__ = ["MetricsFileError", "MetricsReader", "MetricsWriter", "Snapshot", "Status"]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import gymnasium
 import numpy as np
 
-from operant.envs.registry import get_env
 from operant.runs.directory import Run
-from operant.runs.files import read_bounded
 from operant.runs.logs import read_csv
 from operant.runs.metrics_file import MetricsReader, Snapshot
 from operant.runs.safe_toml import LARGEST_BYTES, parse_toml
+from operant.toolchain.files import read_bounded
 
 
 @dataclass(frozen=True)
@@ -94,10 +94,8 @@ def _last_row(run: Run, live: Snapshot | None) -> dict[str, float]:
 
 def threshold_of(env: Any) -> float | None:
     """The mean return at which an environment, named in a file, counts as solved."""
-    try:
-        return get_env(env).reward_threshold if isinstance(env, str) else None
-    except ValueError:
-        return None
+    spec = gymnasium.registry.get(f"operant/{_text(env)}")
+    return None if spec is None else spec.reward_threshold
 
 
 def _text(value: Any) -> str | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from operant.runs.files import check_folder
+from operant.toolchain.files import check_folder
 
 
 class TensorBoardLog:

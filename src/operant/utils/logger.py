@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from operant.runs.directory import Run, check_run_id, runs_folder
-from operant.runs.files import replace_file
 from operant.runs.hardware import HARDWARE, Hardware
 from operant.runs.logs import CsvLog, read_csv
 from operant.runs.metrics_file import MetricsWriter
 from operant.runs.metrics_layout import Status
+from operant.toolchain.files import replace_file
 
 _OWN = ("iteration", "steps", "seconds", "sps")
 """Columns that the logger fills in itself."""

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from operant.envs.layouts import Layout
-from operant.lang.trace import INT
+from operant.compiler.recording.trace import INT
+from operant.compiler.spec.layouts import Layout
 
 
 def fast_dtypes(layout: Layout) -> tuple[np.dtype[Any], ...]:

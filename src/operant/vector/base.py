@@ -16,8 +16,8 @@ from gymnasium import logger, spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from operant.envs.env import Env
-from operant.envs.rules import Rules, call
+from operant.compiler.spec.rules import Rules, call
+from operant.lang.env import Env
 from operant.vector.copies import description, env_key, made_again
 from operant.vector.foreign import not_an_env
 from operant.vector.parameters import is_parameter, refuse_foreign_options, with_parameter
@@ -273,7 +273,7 @@ class BaseVecEnv(VectorEnv[Any, Any, Any]):
 
     def render_one(self, index: int) -> np.ndarray:
         """A picture of one environment, uint8 ``[height, width, 3]``; needs no render mode."""
-        from operant.envs.canvas import Canvas
+        from operant.render.canvas import Canvas
 
         self._check_open()
         if not self._was_reset:

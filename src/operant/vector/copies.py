@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from operant.envs.env import Env
-from operant.envs.native_rules import NativeEnv
+from operant.compiler.spec.native_rules import NativeEnv
+from operant.lang.env import Env
 
 if TYPE_CHECKING:
     from operant.vector.base import BaseVecEnv

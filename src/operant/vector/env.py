@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from operant.envs.env import Env
-from operant.envs.rules import Rules
+from operant.compiler.compile_error import warn_of_fallback
+from operant.compiler.spec.buffers import Buffers
+from operant.compiler.spec.rules import Rules
+from operant.lang.env import Env
 from operant.vector.actions import as_actions, bad_action_message, fast_dtypes
-from operant.vector.backends import Backend, Choice, backend_of, choose_backend
 from operant.vector.base import (
     NO_LIMIT,
     BaseVecEnv,
@@ -22,14 +23,13 @@ from operant.vector.base import (
     one_at_a_time,
     recorded_by_wrapper,
 )
-from operant.vector.buffers import Buffers
-from operant.vector.compile_error import warn_of_fallback
+from operant.vector.choose_backend import Backend, Choice, backend_of, choose_backend
 from operant.vector.measured_workers import measured_workers
 from operant.vector.seeding import assign_streams, fresh_seed
 from operant.vector.state import read_state, write_state
 
 if TYPE_CHECKING:
-    from operant.vector.numba import NumbaBackend
+    from operant.backends.cpu.kernels import NumbaBackend
 
 
 class Steps(NamedTuple):

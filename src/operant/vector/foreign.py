@@ -7,8 +7,8 @@ from typing import Any
 import gymnasium
 from gymnasium.vector import VectorEnv
 
-from operant.envs.foreign import TRAINABLE, instead_of_gymnasiums
-from operant.envs.registry import env_ids, id_of
+from operant.vector.gymnasium_ids import TRAINABLE, instead_of_gymnasiums
+from operant.vector.registry import env_ids, id_of
 
 
 def not_an_env(value: Any) -> str:

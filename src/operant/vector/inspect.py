@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from operant import __version__
-from operant.envs.array_rules import ArrayRules
-from operant.envs.env import Env
-from operant.envs.native_rules import NativeRules
-from operant.envs.registry import get_env
-from operant.envs.rules import Rules, TracedRules, traced
+from operant.compiler.spec.array_rules import ArrayRules
+from operant.compiler.spec.native_rules import NativeRules
+from operant.compiler.spec.rules import Rules, TracedRules, traced
+from operant.lang.env import Env
 from operant.vector.base import BaseVecEnv
+from operant.vector.registry import get_env
+from operant.version import __version__
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,13 @@ class Inspection:
         """The kernels of the ``cpu`` backend, for Numba."""
         _check_generated(self.rules)
         if isinstance(self.rules, ArrayRules):
-            from operant.vector.array_source import array_kernels_source
+            from operant.compiler.emit.numba_array_kernels import array_kernels_source
 
-            return array_kernels_source(self.rules, __version__, "shown")[0]
-        from operant.vector.numba_source import kernels_source
+            return array_kernels_source(self.rules, __version__)[0]
+        from operant.compiler.emit.numba_kernels import kernels_source
 
         assert isinstance(self.rules, TracedRules)
-        return kernels_source(self.rules, __version__, "shown")
+        return kernels_source(self.rules, __version__)
 
     @property
     def cuda(self) -> str:
@@ -40,7 +40,7 @@ class Inspection:
         Raises:
             ValueError: the state is a tuple of numbers, for which there is `triton`.
         """
-        from operant.vector.array_cuda_source import array_cuda_source
+        from operant.compiler.emit.cuda_array_kernels import array_cuda_source
 
         _check_generated(self.rules)
         if not isinstance(self.rules, ArrayRules):
@@ -51,7 +51,7 @@ class Inspection:
     @property
     def triton(self) -> str:
         """The kernels of the ``cuda`` backend, for Triton."""
-        from operant.vector.triton_source import kernels_source
+        from operant.compiler.emit.triton_kernels import kernels_source
 
         _check_generated(self.rules)
         return kernels_source(traced(self.rules), __version__)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from operant.envs.env import Env
-from operant.envs.native_rules import is_native
-from operant.envs.registry import get_env
+from operant.compiler.compile_error import warn_of_fallback
+from operant.compiler.spec.native_rules import is_native
 from operant.lang.arrays import Arrays
+from operant.lang.env import Env
+from operant.toolchain.gpus import card_count, interpreted, why_not_cuda
 from operant.vector.base import BaseVecEnv
-from operant.vector.cards import card_count, interpreted, why_not_cuda
-from operant.vector.compile_error import warn_of_fallback
 from operant.vector.env import VecEnv
+from operant.vector.registry import get_env
 from operant.vector.single import SingleEnv
 
 
@@ -68,8 +68,8 @@ def _on_card(env: type[Env], num_envs: int, name: str, options: dict[str, Any]) 
         raise ValueError(reason)
     import torch
 
-    from operant.vector.array_cuda import ArrayCudaVecEnv
-    from operant.vector.triton import TritonVecEnv
+    from operant.vector.gpu_arrays import ArrayCudaVecEnv
+    from operant.vector.gpu_numbers import TritonVecEnv
 
     number = name.partition(":")[2] or "0"
     count = 1 if interpreted() else card_count()

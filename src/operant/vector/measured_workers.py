@@ -7,12 +7,12 @@ import time
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from operant.envs.rules import Rules
-from operant.lang.trace import INT
-from operant.machine import usable_cores
-from operant.team_size import TeamSize
-from operant.vector.backends import choose_backend
-from operant.vector.buffers import Buffers
+from operant.compiler.recording.trace import INT
+from operant.compiler.spec.buffers import Buffers
+from operant.compiler.spec.rules import Rules
+from operant.toolchain.machine import usable_cores
+from operant.toolchain.team_size import TeamSize
+from operant.vector.choose_backend import choose_backend
 from operant.vector.seeding import assign_streams
 
 _STEPS = 16

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from operant.envs.env import Env
-from operant.envs.native_rules import NativeEnv, NativeState
-from operant.vector.native_abi import BOX, DISCRETE, Library, NativeError, SpaceSpec
-from operant.vector.native_child import run_trial
+from operant.backends.native.child import run_trial
+from operant.compiler.spec.native_abi import BOX, DISCRETE, Library, NativeError, SpaceSpec
+from operant.compiler.spec.native_rules import NativeEnv, NativeState
+from operant.lang.env import Env
 
 __all__ = ["NativeError", "include_folder", "load"]
 

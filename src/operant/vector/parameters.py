@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-from operant.envs.layouts import space_of
-from operant.envs.rules import Rules, resolve_params
+from operant.compiler.spec.layouts import space_of
+from operant.compiler.spec.rules import Rules, resolve_params
 
 _OPTIONS = {
     "max_steps": "max_episode_steps",

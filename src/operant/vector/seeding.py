@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from operant.vector.buffers import Buffers
+from operant.compiler.spec.buffers import Buffers
 
 
 def checked_seed(seed: Any) -> int:

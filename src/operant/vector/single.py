@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from operant.envs.env import Env
+from operant.lang.env import Env
 from operant.vector.env import VecEnv
 from operant.vector.parameters import is_parameter
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from operant.vector.buffers import Buffers
+from operant.compiler.spec.buffers import Buffers
 
 COUNTERS = ("steps", "episode_return", "done", "seed", "index", "episode")
 RESULTS = ("obs", "reward", "terminated", "truncated")

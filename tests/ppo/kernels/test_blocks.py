@@ -16,12 +16,12 @@ from numba import float32, int64, types, uint64
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from operant.lang.intrinsics import at
+from operant.compiler.runtime.intrinsics import at
 from operant.models.actor_critic import ACTIVATIONS
-from operant.ppo.kernels.numba import blocks
-from operant.ppo.kernels.numba.activations import NUMBERS, SILU, activation, slope, tanh
-from operant.ppo.kernels.numba.blocks import ROWS, VECTORS
-from operant.ppo.kernels.numba.simd import INT64, LANES, load_vector, row_sums, store_vector
+from operant.ppo.kernels.cpu import blocks
+from operant.ppo.kernels.cpu.activations import NUMBERS, SILU, activation, slope, tanh
+from operant.ppo.kernels.cpu.blocks import ROWS, VECTORS
+from operant.ppo.kernels.cpu.simd import INT64, LANES, load_vector, row_sums, store_vector
 
 pytestmark = pytest.mark.usefixtures("compilers_seen")
 

@@ -10,8 +10,12 @@ from typing import Any
 import pytest
 
 import operant
-from operant.ppo.kernels.numba import compiled
-from operant.vector.generated import module_path
+from operant.compiler.emit.numba_kernels import kernels_source
+from operant.compiler.spec.rules import Rules
+from operant.envs import CartPole
+from operant.ppo.kernels.cpu import compiled
+from operant.toolchain import reached_code
+from operant.toolchain.generated_modules import module_path
 
 ROOT = Path(operant.__file__).parent
 HERE = Path(compiled.__file__).parent
@@ -20,9 +24,9 @@ HERE = Path(compiled.__file__).parent
 @pytest.fixture(autouse=True)
 def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("OPERANT_HOME", str(tmp_path))
-    compiled._fingerprint.cache_clear()
+    reached_code._text.cache_clear()
     yield
-    compiled._fingerprint.cache_clear()
+    reached_code._text.cache_clear()
 
 
 def imported(path: Path) -> Iterator[Path]:
@@ -47,7 +51,11 @@ def file_of(module: str) -> Path | None:
 
 def compiled_files() -> list[Path]:
     """Files with entry points, and all of Operant's that these import, and so on."""
-    waiting = [path for path in HERE.glob("*.py") if "\n@Unit\n" in path.read_text()]
+    return closure([path for path in HERE.glob("*.py") if "\n@Unit\n" in path.read_text()])
+
+
+def closure(waiting: list[Path]) -> list[Path]:
+    """The files, and all that they import, and so on."""
     found: set[Path] = set()
     while waiting:
         path = waiting.pop()
@@ -73,29 +81,52 @@ def changed(monkeypatch: pytest.MonkeyPatch, file: str) -> None:
 
     monkeypatch.setattr(Path, "read_bytes", bytes_of)
     monkeypatch.setattr(Path, "read_text", text_of)
-    compiled._fingerprint.cache_clear()
+    reached_code._text.cache_clear()
 
 
 def test_the_files_are_those_one_would_expect() -> None:
-    expected = {"lang/intrinsics.py", "ppo/closed_form.py", "vector/numba_philox.py"}
-    assert expected <= set(FILES)
-    assert {f"ppo/kernels/numba/{name}.py" for name in ("blocks", "layout", "unit")} <= set(FILES)
+    expected = {"compiler/runtime/intrinsics.py", "ppo/closed_form.py"}
+    assert expected | {"compiler/runtime/numba_philox.py"} <= set(FILES)
+    assert {f"ppo/kernels/cpu/{name}.py" for name in ("blocks", "layout", "unit")} <= set(FILES)
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_another_text_has_another_fingerprint(monkeypatch: pytest.MonkeyPatch, file: str) -> None:
-    before = compiled._fingerprint()
-    assert len(before) >= 16
-    changed(monkeypatch, file)
-    assert compiled._fingerprint() != before
+@pytest.mark.parametrize("file", sorted({*compiled._FILE_OF.values(), "forward", "backward"}))
+def test_what_a_unit_reaches_is_what_it_imports(file: str) -> None:
+    module = f"{compiled.__package__}.{file}"
+    assert reached_code.reached_files([module]) == closure([HERE / f"{file}.py"])
 
 
-@pytest.mark.parametrize("unit", ["forward", "collect"])
-def test_another_fingerprint_is_another_file(monkeypatch: pytest.MonkeyPatch, unit: str) -> None:
-    """So that Numba, which looks at a unit's own file alone, finds nothing that is out of date."""
+def _file_of(unit: str) -> Path:
+    return HERE / f"{compiled._FILE_OF.get(unit, unit)}.py"
+
+
+@pytest.mark.parametrize("unit", ["forward", "collect", "train_epoch", "sample_gaussian"])
+def test_a_unit_is_compiled_again_when_anything_it_reaches_changes(
+    monkeypatch: pytest.MonkeyPatch, unit: str
+) -> None:
+    """Numba looks at a unit's own file alone."""
     before = module_path(*compiled._source(unit))
     assert module_path(*compiled._source(unit)) == before
-    changed(monkeypatch, "lang/intrinsics.py")
-    after = module_path(*compiled._source(unit))
-    assert after != before
-    assert not compiled._is_cached(unit)
+    reached = {str(path.relative_to(ROOT)) for path in closure([_file_of(unit)])}
+    assert "compiler/runtime/intrinsics.py" in reached
+    for file in sorted(reached):
+        with monkeypatch.context() as patch:
+            changed(patch, file)
+            assert module_path(*compiled._source(unit)) != before, file
+            assert not compiled._is_cached(unit)
+    for file in set(FILES) - reached:
+        with monkeypatch.context() as patch:
+            changed(patch, file)
+            assert module_path(*compiled._source(unit)) == before, file
+
+
+def test_kernels_of_environments_are_compiled_again_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = kernels_source(Rules.of(CartPole), "1")
+    before = module_path("CartPole", source)
+    for module in ("intrinsics", "numba_jobs", "numba_philox"):
+        with monkeypatch.context() as patch:
+            changed(patch, f"compiler/runtime/{module}.py")
+            assert module_path("CartPole", source) != before, module
+    reached_code._text.cache_clear()
+    assert module_path("CartPole", source) == before
+    assert module_path("CartPole", f"{source}\n# other") != before

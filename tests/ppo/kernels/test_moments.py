@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from operant.ppo.kernels.numba.shuffle import shuffle_keys
+from operant.ppo.kernels.cpu.shuffle import shuffle_keys
 
 pytestmark = pytest.mark.usefixtures("interpreter")
 FEW = settings(

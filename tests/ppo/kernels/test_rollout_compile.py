@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from operant.envs.registry import get_env
-from operant.envs.rules import Rules
+from operant.compiler.spec.rules import Rules
 from operant.models.actor_critic import policy_for
-from operant.vector.nvrtc import EXACT, compile_source
+from operant.toolchain.nvrtc import EXACT, compile_source
+from operant.vector.registry import get_env
 
 triton = pytest.importorskip("triton")
 pytestmark = pytest.mark.usefixtures("interpreter")  # some modules have kernels of Triton, too
@@ -32,7 +32,7 @@ JOBS = [
 
 
 def acting_of(env: str, hidden: tuple[int, ...], activation: str, shared: bool) -> Any:
-    from operant.ppo.kernels.cuda.update import PANEL
+    from operant.ppo.kernels.hopper.update import PANEL
     from operant.ppo.kernels.triton.networks import Networks
     from operant.ppo.kernels.triton.rollout_source import Acting
 
@@ -47,7 +47,7 @@ def acting_of(env: str, hidden: tuple[int, ...], activation: str, shared: bool) 
 
 
 def plan_of(job: tuple[Any, ...], **more: Any) -> Any:
-    from operant.ppo.kernels.cuda.rollout_source import launch_shape, rollout_source
+    from operant.ppo.kernels.hopper.rollout_source import launch_shape, rollout_source
     from operant.ppo.kernels.triton.layers import NUMBERS
 
     *network, num_envs = job
@@ -103,7 +103,7 @@ def test_options(nvrtc: Any, more: dict[str, Any]) -> None:
 @pytest.mark.parametrize("hidden", [(64, 64), (128, 128)], ids=str)
 @pytest.mark.parametrize("num_envs", [1, 16, 2048, 4096, 16384, 16896, 16897, 65536, 1_000_003])
 def test_environments_are_shared_out(num_envs: int, hidden: tuple[int, ...], shared: bool) -> None:
-    from operant.ppo.kernels.cuda.rollout_source import launch_shape
+    from operant.ppo.kernels.hopper.rollout_source import launch_shape
 
     _, acting = acting_of("CartPole-v1", hidden, "tanh", shared)
     shape = launch_shape(num_envs, acting, PROCESSORS)

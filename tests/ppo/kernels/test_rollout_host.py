@@ -20,13 +20,13 @@ from gymnasium.spaces import Box, MultiDiscrete
 from torch import Tensor, nn
 
 import operant
-from operant import paths
 from operant.lang import floor, to_float, to_int, where
 from operant.models import PPO
 from operant.models.actor_critic import ActorCritic, ContinuousActorCritic
 from operant.models.distributions import masked
 from operant.ppo.noise import fill_uniforms
-from operant.vector.host_kernels import host_compiler
+from operant.toolchain import paths
+from operant.toolchain.host_kernels import host_compiler
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:(invalid|overflow|divide):RuntimeWarning"),
@@ -52,10 +52,10 @@ extern "C" void launch(const Rollout* argument, int blocks, int threads) {
 
 
 class HostKernels:
-    """As `operant.vector.nvrtc.Kernels`."""
+    """As `operant.toolchain.nvrtc.Kernels`."""
 
     def __init__(self, source: str, names: list[str], device: Any, **options: Any) -> None:
-        from operant.ppo.kernels.cuda import rollout_source
+        from operant.ppo.kernels.hopper import rollout_source
 
         instructions = rollout_source._read("warps.cu")
         assert names == ["rollout"]
@@ -86,7 +86,7 @@ def card(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> pyt
     elif torch.cuda.get_device_capability()[0] != 9:
         pytest.skip("the card is no Hopper")
     from operant.ppo.engines import fused_cuda
-    from operant.ppo.kernels.cuda import rollout
+    from operant.ppo.kernels.hopper import rollout
 
     monkeypatch.setattr(fused_cuda, "HopperUpdate", lambda plan, device: None)
     monkeypatch.setattr(fused_cuda, "FusedCudaEngine", fused_cuda.FusedKernels)
@@ -254,7 +254,7 @@ def test_a_rollout_is_what_policy_and_environment_do(
     tiles: int,
 ) -> None:
     from operant.ppo.engines import fused_cuda
-    from operant.ppo.kernels.cuda.rollout_source import Shape
+    from operant.ppo.kernels.hopper.rollout_source import Shape
 
     pairs = 2 if tiles == 1 else 1
     card.setattr(fused_cuda, "launch_shape", lambda *_: Shape(tiles, pairs, 1))

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from operant.ppo.kernels.numba.shuffle import (
+from operant.compiler.philox import philox
+from operant.ppo.kernels.cpu.shuffle import (
     ROUNDS,
     bits_for,
     shuffle_keys,
     shuffle_keys_of_many,
     shuffled_place,
 )
-from operant.vector.philox import philox
 
 
 @numba.njit

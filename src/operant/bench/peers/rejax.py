@@ -54,7 +54,7 @@ class RejaxTrainer:
     shares = flops_per_step = None
 
     def __init__(self, setting: Setting) -> None:
-        from operant.machine import usable_cores
+        from operant.toolchain.machine import usable_cores
 
         jax, self._device = _jax(), _device(setting)
         algorithm = _import().PPO.create(

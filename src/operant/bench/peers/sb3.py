@@ -92,7 +92,7 @@ class SB3Trainer:
         Several threads win some 10 % on two idle cores, and lose most of the speed as soon as
         anything else runs, because they wait for each other; the faster iteration hides that.
         """
-        from operant.machine import usable_cores
+        from operant.toolchain.machine import usable_cores
 
         counts = [1 << k for k in range(usable_cores().bit_length())]
         slower = dict.fromkeys(counts, 0.0)

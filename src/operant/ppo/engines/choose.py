@@ -55,7 +55,7 @@ def _on_card(job: Job) -> Choice:
     """`fused`, `graph` or `eager`, with environments on the card."""
     from operant.ppo.engines.device import DeviceEngine
     from operant.ppo.engines.graph import CannotCaptureError, GraphEngine
-    from operant.vector.nvrtc import CompileError
+    from operant.toolchain.nvrtc import CompileError
 
     wanted = job.config.run.engine
     if wanted == "eager":

@@ -29,14 +29,14 @@ from operant.ppo.engines.exchange import Exchange, Marks
 from operant.ppo.engines.places import Places
 from operant.ppo.guard import check_device_rollout
 from operant.ppo.job import Episodes, Job
-from operant.ppo.kernels.numba.shuffle import shuffle_keys_of_many
+from operant.ppo.kernels.cpu.shuffle import shuffle_keys_of_many
 from operant.ppo.kernels.triton.episodes import last_episodes
 from operant.ppo.kernels.triton.moments import SPLIT, variances
 from operant.ppo.kernels.triton.noise import fill_uniforms_triton
 from operant.ppo.kernels.triton.order import fill_orders
 from operant.ppo.loss import Loss, normalized, ppo_loss
-from operant.vector.cards import check_memory
-from operant.vector.cuda import CudaVecEnv, Results
+from operant.toolchain.gpus import check_memory
+from operant.vector.gpu_env import CudaVecEnv, Results
 
 RECENT = 100
 """Episodes whose returns and lengths come with the figures."""

@@ -3,7 +3,7 @@
 For multilayer perceptrons of `operant.models` on compiled environments. Parameters, optimiser and
 rollout stay where they are, in PyTorch's and the buffer's memory: checkpoints, evaluation, export,
 callbacks and other engines see what they always see. The kernels are in
-`operant.ppo.kernels.numba`.
+`operant.ppo.kernels.cpu`.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ import time
 import numpy as np
 import torch
 
-from operant.machine import usable_cores
+from operant.backends.cpu.kernels import NumbaBackend
+from operant.compiler.spec.buffers import LANES
 from operant.models.actor_critic import ActorCritic, OneHot
 from operant.models.distributions import Categorical, Gaussian, MultiCategorical
 from operant.ppo.engines.base import FIGURES, BaseEngine, check_memory
 from operant.ppo.engines.fused_scope import Parts, check_memory_of, check_training_of
 from operant.ppo.guard import check_action, check_rollout
 from operant.ppo.job import Episodes, Job
-from operant.ppo.kernels.numba import layout as n
-from operant.ppo.kernels.numba import pieces as p
-from operant.ppo.kernels.numba import table as t
-from operant.ppo.kernels.numba.compiled import load_units
-from operant.ppo.kernels.numba.plan import Plan, aligned
-from operant.ppo.kernels.numba.shuffle import shuffle_keys
-from operant.ppo.kernels.numba.table import Table
+from operant.ppo.kernels.cpu import layout as n
+from operant.ppo.kernels.cpu import pieces as p
+from operant.ppo.kernels.cpu import table as t
+from operant.ppo.kernels.cpu.compiled import load_units
+from operant.ppo.kernels.cpu.plan import Plan, aligned
+from operant.ppo.kernels.cpu.shuffle import shuffle_keys
+from operant.ppo.kernels.cpu.table import Table
 from operant.ppo.threads import Threads
-from operant.team_size import TeamSize
+from operant.toolchain.machine import usable_cores
+from operant.toolchain.team_size import TeamSize
 from operant.vector.base import NO_LIMIT
-from operant.vector.buffers import LANES
 from operant.vector.env import VecEnv
-from operant.vector.numba import NumbaBackend
 
 TILE = 128
 """Samples that go through the networks at once, at most: with 64 neurons a layer, 32 kB for each
@@ -41,7 +41,7 @@ CHUNKS = 32
 """Parts of a minibatch that threads share, at most."""
 LEAST_TILE = 16
 """Games in C that a thread plays together, at least: the longest vector. Others are stepped by
-`operant.vector.buffers.LANES`."""
+`operant.compiler.spec.buffers.LANES`."""
 
 
 class FusedEngine(BaseEngine):

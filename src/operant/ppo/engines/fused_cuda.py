@@ -4,7 +4,7 @@ For multilayer perceptrons of `operant.models` on environments of the ``cuda`` b
 optimiser and rollout stay where they are, in PyTorch's memory: checkpoints, evaluation, export,
 callbacks and other engines see what they always see. The kernels are in
 `operant.ppo.kernels.triton`; for bf16 on Hopper cards, those of the rollout and of the update in
-`operant.ppo.kernels.cuda`.
+`operant.ppo.kernels.hopper`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from operant import __version__
-from operant.envs.rules import traced
+from operant.compiler.spec.rules import traced
 from operant.models.actor_critic import ActorCritic, OneHot
 from operant.models.distributions import Categorical, Gaussian, MultiCategorical
 from operant.ppo.engines.ahead import AheadEngine
@@ -34,9 +33,9 @@ from operant.ppo.engines.fused_scope import (
 from operant.ppo.engines.graph import GraphEngine
 from operant.ppo.guard import check_device_rollout
 from operant.ppo.job import Episodes
-from operant.ppo.kernels.cuda.rollout import HopperRollout
-from operant.ppo.kernels.cuda.rollout_source import launch_shape, rollout_source
-from operant.ppo.kernels.cuda.update import PANEL, HopperUpdate, Plan, update_source
+from operant.ppo.kernels.hopper.rollout import HopperRollout
+from operant.ppo.kernels.hopper.rollout_source import launch_shape, rollout_source
+from operant.ppo.kernels.hopper.update import PANEL, HopperUpdate, Plan, update_source
 from operant.ppo.kernels.triton.adam import State, adam_step, adding_programs
 from operant.ppo.kernels.triton.copies import Copies
 from operant.ppo.kernels.triton.episodes import last_episodes
@@ -57,9 +56,10 @@ from operant.ppo.kernels.triton.update import (
     train_tiles,
 )
 from operant.ppo.kernels.triton.weights import pack_weights
-from operant.vector.cards import is_hopper
-from operant.vector.cuda import Results
-from operant.vector.triton import TritonVecEnv
+from operant.toolchain.gpus import is_hopper
+from operant.vector.gpu_env import Results
+from operant.vector.gpu_numbers import TritonVecEnv
+from operant.version import __version__
 
 PROGRAMS = 2
 """Programs of an update for each of the card's processors and networks."""

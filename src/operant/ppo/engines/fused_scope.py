@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from operant.buffers.normalizer import RunningNormalizer
-from operant.envs.rules import TracedRules
+from operant.compiler.spec.rules import TracedRules
 from operant.models.actor_critic import (
     ACTIVATIONS,
     ActorCritic,
@@ -21,7 +21,7 @@ from operant.models.actor_critic import (
 )
 from operant.models.distributions import Categorical, Gaussian, MultiCategorical, SquashedGaussian
 from operant.ppo.job import Job
-from operant.vector.cards import is_hopper
+from operant.toolchain.gpus import is_hopper
 
 MOST_LAYERS = 3
 MOST_NEURONS = 256

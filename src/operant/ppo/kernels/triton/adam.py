@@ -8,8 +8,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from operant.vector.cards import interpreted
-from operant.vector.triton_launch import can_overlap
+from operant.backends.cuda.launch import can_overlap
+from operant.toolchain.gpus import interpreted
 
 BLOCK = 128
 """Weights of a program that steps."""

@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from operant.vector.cards import interpreted
+from operant.toolchain.gpus import interpreted
 
 CHUNK = 1 << 13
 """Bytes of a program."""

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from operant.vector.cards import interpreted
+from operant.toolchain.gpus import interpreted
 
 PIECES = 1 << 11
 """Pieces that a rollout is cut into, where they are not small: a program has one, and looks at how
@@ -27,7 +27,7 @@ def last_episodes(
     `most` of them, to `out`, float64 ``[1 + 2 * most]``: the last first.
 
     Order is that of a rollout: by step, then by environment. `terminated` and `truncated` are bool
-    ``[T, N]``, `report` float32 ``[T, N, 4]`` as `operant.vector.triton.Results` has it.
+    ``[T, N]``, `report` float32 ``[T, N, 4]`` as `operant.vector.gpu_numbers.Results` has it.
     """
     steps, envs = terminated.shape
     block = 1 << 16 if interpreted() else max(LEAST, steps * envs // PIECES)

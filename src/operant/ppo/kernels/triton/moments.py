@@ -7,7 +7,7 @@ import triton.language as tl
 from torch import Tensor
 
 from operant.ppo.kernels.triton.order import loaded_keys, permutation, undoing_keys, unshuffled
-from operant.vector.cards import interpreted
+from operant.toolchain.gpus import interpreted
 
 SPLIT = 1024
 """Programs that share the advantages, for each epoch."""

@@ -6,9 +6,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from operant.lang.triton_words import philox, unit
-from operant.vector.cards import interpreted
-from operant.vector.philox import POLICY_BLOCK
+from operant.compiler.philox import POLICY_BLOCK
+from operant.compiler.runtime.triton_words import philox, unit
+from operant.toolchain.gpus import interpreted
 
 
 def fill_uniforms_triton(out: Tensor, seed: int, first_step: Tensor) -> None:

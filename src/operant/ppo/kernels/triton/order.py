@@ -1,4 +1,4 @@
-"""Which sample comes when, on the card; the permutation of `operant.ppo.kernels.numba.shuffle`."""
+"""Which sample comes when, on the card; the permutation of `operant.ppo.kernels.cpu.shuffle`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from operant.vector.cards import interpreted
+from operant.toolchain.gpus import interpreted
 
 
 def fill_orders(out: Tensor, keys: Tensor) -> None:

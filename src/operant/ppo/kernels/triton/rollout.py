@@ -6,11 +6,11 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
-from operant import __version__
-from operant.envs.rules import TracedRules
+from operant.compiler.spec.rules import TracedRules
 from operant.ppo.kernels.triton.rollout_source import Acting, rollout_source
-from operant.vector.cards import interpreted
-from operant.vector.generated import load_module
+from operant.toolchain.generated_modules import load_module
+from operant.toolchain.gpus import interpreted
+from operant.version import __version__
 
 
 def rollout_kernel(rules: TracedRules, acting: Acting) -> Any:

@@ -9,12 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from textwrap import indent
 
-from operant.envs.rules import TracedRules
-from operant.lang.trace import FLOAT
-from operant.lang.triton_source import program_source
-from operant.ppo.kernels.triton.networks import Network, Networks
-from operant.vector.philox import POLICY_BLOCK
-from operant.vector.triton_text import (
+from operant.compiler.emit.triton_program import program_source
+from operant.compiler.emit.triton_text import (
     RECORD,
     begun,
     drawn,
@@ -33,6 +29,10 @@ from operant.vector.triton_text import (
     stored_record,
     stored_rows,
 )
+from operant.compiler.philox import POLICY_BLOCK
+from operant.compiler.recording.trace import FLOAT
+from operant.compiler.spec.rules import TracedRules
+from operant.ppo.kernels.triton.networks import Network, Networks
 
 _HEADER = """
 from operant.ppo.kernels.triton.inputs import normalize

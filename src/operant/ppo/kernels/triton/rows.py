@@ -15,7 +15,7 @@ from torch import Tensor
 
 from operant.buffers.gpu import GpuBuffer
 from operant.ppo.kernels.triton.samples import Columns
-from operant.vector.cards import interpreted
+from operant.toolchain.gpus import interpreted
 
 
 def row_words(inputs: int, columns: Columns) -> int:

@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from operant.buffers.gpu import GpuBuffer
-from operant.vector.cards import interpreted
+from operant.toolchain.gpus import interpreted
 
 SECTOR = 8
 """float32 numbers that memory hands out at once."""

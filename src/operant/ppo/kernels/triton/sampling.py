@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from operant.lang.triton_words import philox, unit
+from operant.compiler.runtime.triton_words import philox, unit
 from operant.ppo.kernels.triton.loss import HALF_LOG_2PI, HIGHEST, LOWEST
 
 TWO_PI = tl.constexpr(6.283185307179586)

@@ -32,7 +32,7 @@ from operant.ppo.kernels.triton.loss import (
 )
 from operant.ppo.kernels.triton.moments import minibatch
 from operant.ppo.kernels.triton.order import loaded_keys, permutation, shuffled
-from operant.vector.cards import interpreted
+from operant.toolchain.gpus import interpreted
 
 SUMS = 8
 """Columns of the figures' parts: policy loss, value loss, entropy, KL, clipped; the rest 0."""

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from operant.vector.cards import interpreted
+from operant.toolchain.gpus import interpreted
 
 
 def pack_weights(addresses: Tensor, places: Tensor, full: Tensor, low: Tensor) -> None:

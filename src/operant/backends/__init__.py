@@ -1,0 +1,1 @@
+"""How a batch of environments is run, one package a target: memory and launches, no semantics."""

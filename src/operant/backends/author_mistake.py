@@ -1,0 +1,60 @@
+"""What an author's functions raise while they run, as a sentence with file and line."""
+
+from __future__ import annotations
+
+import os
+import re
+import sysconfig
+import traceback
+from pathlib import Path
+
+from operant.compiler.errors import EndlessLoopError, RulesError, RulesOverflowError
+from operant.compiler.spec.rules import call
+from operant.lang.advice import LanguageError
+from operant.toolchain.errors import CompileError, one_line
+
+_LIBRARIES = (
+    f"{Path(__file__).parents[1]}{os.sep}",
+    *(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+)
+_PLACED = re.compile(r"[^\n]+?:\d+: ")
+
+
+def env_mistake(error: BaseException) -> str | None:
+    """The sentence for an error that an environment is to blame for, not its caller: one of its
+    functions raised, or it cannot be compiled. None for all others."""
+    if isinstance(error, RulesError | RulesOverflowError | EndlessLoopError | CompileError):
+        return str(error)
+    if isinstance(error, LanguageError) and _PLACED.match(str(error)):
+        return str(error)  # it begins with the author's line already
+    place = author_place(error)
+    if place is None:
+        return None
+    file, line, name = place
+    return f"{file}:{line}: {name}() raised {one_line(error)}"
+
+
+def author_place(error: BaseException) -> tuple[str, int, str] | None:
+    """The author's line, in whatever module, that an error passed; None without one."""
+    from operant.backends.reference.arrays import ArrayReferenceBackend
+
+    calls = (call.__code__, ArrayReferenceBackend._call.__code__)
+    found: tuple[str, int, str] | None = None
+    called = False
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        code = frame.f_code
+        if called and (found is None or _is_authors(code.co_filename, found[0])):
+            found = (code.co_filename, line, code.co_name)
+        called = called or code in calls
+    return found
+
+
+def _is_authors(file: str, known: str) -> bool:
+    """Whether a file is the author's, as `known` is: not one of a library that it calls."""
+    beside = os.path.dirname(file) == os.path.dirname(known)
+    return beside or not is_library(file)
+
+
+def is_library(file: str) -> bool:
+    """Whether a file is of this package, of Python's library or of an installed package."""
+    return file.startswith((*_LIBRARIES, "<frozen "))

@@ -1,0 +1,1 @@
+"""The ``cuda`` backend: how its kernels are launched."""

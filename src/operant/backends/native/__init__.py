@@ -1,0 +1,1 @@
+"""The ``native`` backend: libraries in C, tried before they are trusted."""

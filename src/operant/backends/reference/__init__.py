@@ -1,0 +1,1 @@
+"""The ``reference`` backend: the author's own functions, run by Python."""

@@ -1,0 +1,1 @@
+"""`check_env`: does an environment do what training needs?"""

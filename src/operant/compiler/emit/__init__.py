@@ -1,0 +1,1 @@
+"""Programs and kernels as text for a target."""

@@ -1,0 +1,1 @@
+"""Functions over arrays, read as syntax trees and typed."""

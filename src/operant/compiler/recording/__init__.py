@@ -1,0 +1,1 @@
+"""Functions over numbers, called with symbols that record what is computed."""

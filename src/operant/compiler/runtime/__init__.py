@@ -1,0 +1,1 @@
+"""What generated text calls on each target."""

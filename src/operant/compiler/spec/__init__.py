@@ -1,0 +1,1 @@
+"""An environment class with its parameters, checked: programs, layouts, memory."""

@@ -1,0 +1,1 @@
+"""Classic control: Gymnasium's five tasks, one a file."""

@@ -1,0 +1,1 @@
+"""Prospector, the mining and trading game: rules, belt, ship, picture, pilots without training."""

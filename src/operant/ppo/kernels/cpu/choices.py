@@ -1,0 +1,34 @@
+"""Choices: the parts of a discrete action, each of a certain number of outputs."""
+
+from __future__ import annotations
+
+from numba import float32 as f32
+from numba import njit
+
+from operant.compiler.runtime.intrinsics import load, prefer_wide_vectors, select, shifted, store
+from operant.ppo.kernels.cpu import layout as n
+from operant.ppo.kernels.cpu.words import exp, log_total
+
+
+@njit(nogil=True, error_model="numpy")
+def log_totals(first, size, out, tile, count, work, part):
+    """Row ``WORK_ROWS + 2 * part`` of `work`: logarithm of the sum of exponentials of logits."""
+    prefer_wide_vectors()
+    largest, sums = shifted(work, n.LARGEST * tile), shifted(work, n.TOTAL * tile)
+    result = shifted(work, (n.WORK_ROWS + 2 * part) * tile)
+    logits = shifted(out, first * tile)
+    for i in range(count):
+        store(130, largest, i, load(128, logits, i))
+        store(131, sums, i, f32(0))
+    for k in range(1, size):
+        logits = shifted(out, (first + k) * tile)
+        for i in range(count):
+            a, b = load(128, logits, i), load(130, largest, i)
+            store(130, largest, i, select(a > b, a, b))
+    for k in range(size):
+        logits = shifted(out, (first + k) * tile)
+        for i in range(count):
+            power = exp(load(128, logits, i) - load(130, largest, i))[0]
+            store(131, sums, i, load(131, sums, i) + power)
+    for i in range(count):
+        store(132, result, i, log_total(load(130, largest, i), load(131, sums, i))[0])

@@ -1,0 +1,104 @@
+"""PPO's loss for discrete actions, and its gradient; a tile at a time.
+
+Everything is ``[rows, TILE]``, as in `sample_choices`; for the formulas see
+`operant.ppo.closed_form`.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from numba import float32 as f32
+from numba import int32 as i32
+from numba import int64 as i64
+from numba import uint64 as u64
+
+from operant.compiler.runtime.intrinsics import (
+    at,
+    load,
+    prefer_wide_vectors,
+    select,
+    shifted,
+    store,
+)
+from operant.ppo.kernels.cpu import layout as n
+from operant.ppo.kernels.cpu import table as t
+from operant.ppo.kernels.cpu.choices import log_totals
+from operant.ppo.kernels.cpu.loss_terms import loss_terms
+from operant.ppo.kernels.cpu.unit import Unit
+from operant.ppo.kernels.cpu.words import choice, choice_slope
+
+
+@Unit
+def loss_choices(count, rows, scratch_address, gradient_address, figures_address, table_address):
+    """Fill ``D_OUT`` of actor and critic with the gradient of the loss, after `forward`.
+
+    Of `rows` samples, a multiple of LANES, the first `count` are real: the others get 0. Sums of
+    the samples' figures are added to the figures, float64 ``[5]``.
+    """
+    prefer_wide_vectors()
+    table, scratch = at(u64(table_address), i64), at(u64(scratch_address), f32)
+    actor, critic = at(u64(table[t.ACTOR]), i64), at(u64(table[t.CRITIC]), i64)
+    tile, parts = table[t.TILE], table[t.PARTS]
+    out, d_out = shifted(scratch, actor[n.OUT]), shifted(scratch, actor[n.D_OUT])
+    values = shifted(scratch, critic[n.OUT] + table[t.VALUE_ROW] * tile)
+    d_values = shifted(scratch, critic[n.D_OUT] + table[t.VALUE_ROW] * tile)
+    data, work = shifted(scratch, table[t.SCRATCH_DATA]), shifted(scratch, table[t.SCRATCH_WORK])
+    options = shifted(scratch, table[t.SCRATCH_OPTIONS])
+    by_entropy = -options[n.ENTROPY_COEF] * options[n.SHARE]
+    sizes = at(u64(table[t.SIZES]), i64)
+    for k in range(table[t.MASK_SIZE]):
+        bits = shifted(data, (parts + n.DATA_ROWS + k // n.MASK_BITS) * tile)
+        logits, bit = shifted(out, k * tile), i32(1 << (k % n.MASK_BITS))
+        for i in range(count):
+            allowed = (i32(bits[i]) & bit) != 0
+            logits[i] = select(allowed, logits[i], f32(-inf))
+    log_prob, entropy = shifted(work, n.LOG_PROB * tile), shifted(work, n.ENTROPY * tile)
+    for i in range(count):
+        store(133, log_prob, i, f32(0))
+        store(139, entropy, i, f32(0))
+    first = 0
+    for part in range(parts):
+        size = sizes[part]
+        log_totals(first, size, out, tile, count, work, part)
+        totals = shifted(work, (n.WORK_ROWS + 2 * part) * tile)
+        own, actions = shifted(totals, tile), shifted(data, part * tile)
+        for i in range(count):
+            store(140, own, i, f32(0))
+        for k in range(size):
+            logits = shifted(out, (first + k) * tile)
+            p = shifted(d_out, (first + k) * tile)
+            for i in range(count):
+                mine, logarithm, added = choice(load(128, logits, i), load(132, totals, i))
+                store(134, p, i, mine)
+                store(140, own, i, load(140, own, i) + added)
+                it = load(141, actions, i) == f32(k)
+                store(133, log_prob, i, load(133, log_prob, i) + select(it, logarithm, f32(0)))
+        for i in range(count):
+            store(139, entropy, i, load(139, entropy, i) + load(140, own, i))
+        first += size
+
+    known = shifted(data, parts * tile)
+    loss_terms(known, values, d_values, work, tile, count, rows, options, figures_address)
+
+    by_log_prob = shifted(work, n.BY_LOG_PROB * tile)
+    first = 0
+    for part in range(parts):
+        totals = shifted(work, (n.WORK_ROWS + 2 * part) * tile)
+        own, actions = shifted(totals, tile), shifted(data, part * tile)
+        for k in range(sizes[part]):
+            logits = shifted(out, (first + k) * tile)
+            p = shifted(d_out, (first + k) * tile)
+            for i in range(count):
+                logarithm = load(128, logits, i) - load(132, totals, i)
+                taken = select(load(141, actions, i) == f32(k), f32(1), f32(0))
+                slope = choice_slope(
+                    load(134, p, i), logarithm, load(140, own, i), taken,
+                    load(142, by_log_prob, i), by_entropy,
+                )  # fmt: skip
+                store(134, p, i, slope[0])
+        first += sizes[part]
+    for i in range(count, rows):
+        for o in range(table[t.ACTOR_OUTPUTS]):
+            d_out[o * tile + i] = f32(0)
+    return 0

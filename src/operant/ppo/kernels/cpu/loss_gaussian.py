@@ -1,0 +1,78 @@
+"""PPO's loss for continuous actions, and its gradient; a tile at a time. See `loss_choices`."""
+
+from __future__ import annotations
+
+from numba import float32 as f32
+from numba import int64 as i64
+from numba import uint64 as u64
+
+from operant.compiler.runtime.intrinsics import at, load, prefer_wide_vectors, shifted, store
+from operant.ppo.kernels.cpu import layout as n
+from operant.ppo.kernels.cpu import table as t
+from operant.ppo.kernels.cpu.blocks import total
+from operant.ppo.kernels.cpu.loss_terms import loss_terms
+from operant.ppo.kernels.cpu.unit import Unit
+from operant.ppo.kernels.cpu.words import gaussian
+
+
+@Unit
+def loss_gaussian(count, rows, scratch_address, gradient_address, figures_address, table_address):
+    """Fill ``D_OUT`` of actor and critic with the gradient of the loss, after `forward`.
+
+    Of `rows` samples, a multiple of LANES, the first `count` are real: the others get 0. Sums of
+    the samples' figures are added to the figures, float64 ``[5]``, gradients of deviations that are
+    parameters to the gradient.
+    """
+    prefer_wide_vectors()
+    table, scratch = at(u64(table_address), i64), at(u64(scratch_address), f32)
+    actor, critic = at(u64(table[t.ACTOR]), i64), at(u64(table[t.CRITIC]), i64)
+    tile, parts = table[t.TILE], table[t.PARTS]
+    out, d_out = shifted(scratch, actor[n.OUT]), shifted(scratch, actor[n.D_OUT])
+    values = shifted(scratch, critic[n.OUT] + table[t.VALUE_ROW] * tile)
+    d_values = shifted(scratch, critic[n.D_OUT] + table[t.VALUE_ROW] * tile)
+    data, work = shifted(scratch, table[t.SCRATCH_DATA]), shifted(scratch, table[t.SCRATCH_WORK])
+    options = shifted(scratch, table[t.SCRATCH_OPTIONS])
+    by_entropy = -options[n.ENTROPY_COEF] * options[n.SHARE]
+    log_std, kind = shifted(at(u64(table[t.WEIGHTS]), f32), table[t.LOG_STD]), table[t.KIND]
+    d_log_std = shifted(at(u64(gradient_address), f32), table[t.D_LOG_STD])
+    log_prob, entropy = shifted(work, n.LOG_PROB * tile), shifted(work, n.ENTROPY * tile)
+    for i in range(count):
+        store(133, log_prob, i, f32(0))
+        store(139, entropy, i, f32(0))
+    for part in range(parts):
+        means, deviations = shifted(out, part * tile), shifted(out, (parts + part) * tile)
+        actions, constant = shifted(data, part * tile), log_std[part]
+        for i in range(count):
+            deviation = constant
+            if kind == n.GAUSSIAN_BY_STATE:
+                deviation = load(137, deviations, i)
+            found = gaussian(load(141, actions, i), load(128, means, i), deviation)
+            store(133, log_prob, i, load(133, log_prob, i) + found[0])
+            store(139, entropy, i, load(139, entropy, i) + found[3])
+
+    known = shifted(data, parts * tile)
+    loss_terms(known, values, d_values, work, tile, count, rows, options, figures_address)
+
+    by_log_prob = shifted(work, n.BY_LOG_PROB * tile)
+    for part in range(parts):
+        means, deviations = shifted(out, part * tile), shifted(out, (parts + part) * tile)
+        actions, constant = shifted(data, part * tile), log_std[part]
+        d_means, d_deviations = shifted(d_out, part * tile), shifted(work, n.LARGEST * tile)
+        if kind == n.GAUSSIAN_BY_STATE:
+            d_deviations = shifted(d_out, (parts + part) * tile)
+        for i in range(count):
+            deviation = constant
+            if kind == n.GAUSSIAN_BY_STATE:
+                deviation = load(137, deviations, i)
+            found = gaussian(load(141, actions, i), load(128, means, i), deviation)
+            by = load(142, by_log_prob, i)
+            store(134, d_means, i, by * found[1])
+            store(143, d_deviations, i, by * found[2] + by_entropy * found[4])
+        if kind == n.GAUSSIAN:
+            for i in range(count, rows):
+                d_deviations[i] = f32(0)
+            d_log_std[part] += total(d_deviations, rows)
+    for i in range(count, rows):
+        for o in range(table[t.ACTOR_OUTPUTS]):
+            d_out[o * tile + i] = f32(0)
+    return 0

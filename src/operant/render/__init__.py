@@ -1,0 +1,1 @@
+"""Pictures: a canvas for environments, films, and charts of runs."""
