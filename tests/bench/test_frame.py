@@ -25,7 +25,7 @@ def test_frame_has_machine_commit_date_and_results() -> None:
 def test_commit_is_the_checkouts_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "git_commit", lambda folder: f"commit of {folder.name}")
     monkeypatch.setattr(machine, "is_tracked", lambda path: path.name == "machine.py")
-    assert machine.commit() == "commit of operant"
+    assert machine.commit() == "commit of toolchain"
     monkeypatch.setattr(machine, "is_tracked", lambda path: False)  # it was installed
     assert machine.commit() is None
 

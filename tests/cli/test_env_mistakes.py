@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from operant.backends.reference.watch import WATCH
-from operant.check.env_check import plays as check_plays
+from operant.check import plays as check_plays
 from operant.cli import main
 from operant.cli.play import make_app
 from operant.cli.target import load_env

@@ -270,7 +270,7 @@ def test_without_a_mask_there_is_none(backend: str, env: type[operant.Env]) -> N
 def test_kernels_of_environments_without_a_mask_do_not_know_of_masks(env_id: str) -> None:
     rules = Rules.of(get_env(env_id))
     assert "action_mask" not in table_layout(rules)
-    assert not re.search("action_mask|write_mask", kernels_source(rules, "1.0", "abc"))
+    assert not re.search("action_mask|write_mask", kernels_source(rules, "1.0"))
 
 
 @pytest.mark.parametrize("env", [Walk, Unmasked])
