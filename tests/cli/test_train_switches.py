@@ -175,6 +175,19 @@ def test_a_mistake_is_one_sentence(cli, base, arguments, message):
 
 
 # Several seeds --------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("option", "ours"),
+    [
+        ("--lr", "--learning-rate"),
+        ("--n-envs", "--num-envs"),
+        ("--clip-range", "--set ppo.clip=..."),
+    ],
+)
+def test_an_option_of_another_library_is_answered_with_ours(cli, option, ours):
+    _, err = cli("train", "CartPole-v1", option, "1", code=2)
+    assert " ".join(err.split()) == f"operant: there is no option {option}; here it is {ours}"
+
+
 def test_several_seeds_are_several_runs_and_a_mean(cli):
     out, err = cli("train", "CartPole", *SMALL, "--timesteps", "512", "--seeds", "3", "--seed", "4")
     lines = out.splitlines()

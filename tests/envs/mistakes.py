@@ -10,6 +10,7 @@ GOOD = """\
 import math
 import random as python_random
 import sys
+import time
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,7 +21,17 @@ import operant
 from operant.lang import abs, clip, randint, to_float, uniform, where
 
 LOG = []
-COUNTS = {}
+COUNTS = {'v': []}
+
+
+class Tracker:
+    total = 0
+
+    def add(self):
+        self.total += 1
+
+
+TRACKER = Tracker()
 RNG = np.random.default_rng()
 
 
@@ -109,6 +120,10 @@ FUNCTION_MISTAKES: dict[str, tuple[Change | list[Change], str]] = {
     ),
     "random as a number": (
         reset("2.0 * random - 1.0"),
+        "random is a tuple of 4 numbers, not a number; write random[0]",
+    ),
+    "random beside a number": (
+        reset("random[1] + random"),
         "random is a tuple of 4 numbers, not a number; write random[0]",
     ),
     "uniform(low, high)": (
@@ -208,6 +223,24 @@ FUNCTION_MISTAKES: dict[str, tuple[Change | list[Change], str]] = {
     ),
     "appending to a global": (step("LOG.append(v)"), f"`LOG.append(){CHANGED}"),
     "a global dict": (step("COUNTS['n'] = 1"), f"`COUNTS['n']{CHANGED}"),
+    "a list in a global dict": (step("COUNTS['v'].append(v)"), f"`COUNTS['v'].append(){CHANGED}"),
+    "a list at a place": (step("COUNTS[n].append(v)"), f"`COUNTS[n].append(){CHANGED}"),
+    "another name of a global": (
+        step("log = LOG\nlog.append(v)  #!"),
+        f"`log.append(){CHANGED}",
+    ),
+    "a method with another name": (step("add = LOG.append\nadd(v)  #!"), f"`add(){CHANGED}"),
+    "a method of the type": (step("list.append(LOG, v)"), f"`list.append(){CHANGED}"),
+    "setattr on the class": (step("setattr(Cart, 'last', v)"), f"`setattr(){CHANGED}"),
+    "the time": (
+        step("v = v + time.time()"),
+        "time.time() would run while the class is defined: one constant in every compiled step; "
+        "count steps in a field of State",
+    ),
+    "a tracker of one's own": (
+        [(LINE, f"{LINE}\n        TRACKER.add()"), ("self.total += 1", "self.total += 1  #!")],
+        f"`self.total{CHANGED}",
+    ),
     "global": (step("global TOTAL  #!\nTOTAL = 1"), f"`global TOTAL{CHANGED}"),
     "an attribute of the class": (step("Cart.total = v"), f"`Cart.total{CHANGED}"),
     "__init__": (

@@ -26,7 +26,8 @@ OF_THE_CLASS = {
     "n = [0, 0]": f"{AN_ARRAY}, got [0, 0]",
     "n = np.zeros(2)": f"{AN_ARRAY}, got array([0., 0.])",
     "n = int32": f"{AN_ARRAY}, got int32",
-    "n: int32[4]": "write n = float32[...], not n: float32[...]",
+    "n: int32[4]": "an array is not annotated: write n = int32[4], not n: int32[4]",
+    "n: int": "an array is not annotated: write n = int32[1], not n: int",
     "n = int32[1024, 1024]": (
         "Task.State needs at least one array and at most 1048576 bytes, got 5 arrays of 4194385 "
         "bytes"
@@ -120,6 +121,14 @@ def test_a_wrong_size(tmp_path: Path, line: str, message: str) -> None:
 def test_no_array(tmp_path: Path, line: str, message: str) -> None:
     text = written("y = 1").replace(FIELD, f"        {line}\n")
     assert refused(tmp_path, text.replace(STATE, STATE.replace("\n", "  #!\n"))) == message
+
+
+def test_arrays_in_a_plain_class(tmp_path: Path) -> None:
+    text = written("y = 1").replace(STATE, "    class State:  #!\n")
+    assert refused(tmp_path, text) == (
+        "Task.State must be a subclass of Arrays, got the class State; write class State(Arrays): "
+        "its fields are arrays"
+    )
 
 
 @pytest.mark.parametrize(("head", "message"), HEADS.items())

@@ -37,6 +37,18 @@ NUMBERS = {
         "`&` and `|` bind tighter than comparisons: brackets are missing; write (action == 2) and "
         "(state.n[0] > 0)"
     ),
+    "if action == 2 & (state.n[0] > 3):  #!\n    pass": (
+        "`&` and `|` bind tighter than comparisons: brackets are missing; write "
+        "(action == 2) and (state.n[0] > 3)"
+    ),
+    "if (action == 2) & state.n[0] > 3:  #!\n    pass": (
+        "`&` and `|` bind tighter than comparisons: brackets are missing; write "
+        "(action == 2) and (state.n[0] > 3)"
+    ),
+    "hit = state.n[0] > 3\nif action == 2 & hit:  #!\n    pass": (
+        "`&` and `|` bind tighter than comparisons: brackets are missing; write "
+        "(action == 2) and hit"
+    ),
     "y = (0 < action | state.n[0] < 3)  #!": (
         "`&` and `|` bind tighter than comparisons: brackets are missing; write (0 < action) or "
         "(state.n[0] < 3)"

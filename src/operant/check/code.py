@@ -127,4 +127,6 @@ def _tried(play: Callable[[], object], when: str) -> None:
             raise
         same = isinstance(error, IndexError | OverflowError | EndlessLoopError)
         after = "raises it too" if same else "goes on with another number"
+        if isinstance(error, EndlessLoopError) and "while" not in said:
+            after = "runs as long as it takes; make the loop shorter"
         raise CheckFailed(f"{said} ({when} on reference; compiled code {after})") from error

@@ -29,6 +29,7 @@ from operant.cli import (
     tune,
 )
 from operant.cli.interrupts import Interrupts, arrived
+from operant.cli.options import Command
 from operant.cli.screen import Interrupted, UserError, errors, printable, verb
 from operant.toolchain.child import ignore_numba_settings
 from operant.version import __version__
@@ -41,7 +42,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-app.command("train", epilog=train.EXAMPLE)(verb(train.train))
+app.command("train", cls=Command, epilog=train.EXAMPLE)(verb(train.train))
 app.command("monitor", epilog=monitor.EXAMPLE)(verb(monitor.monitor))
 app.command("stop", epilog=stop.EXAMPLE)(verb(stop.stop))
 app.command("logs", epilog=logs.EXAMPLE)(verb(logs.logs))

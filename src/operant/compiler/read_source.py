@@ -88,13 +88,14 @@ def _definitions(text: str, file: str) -> dict[str, list[tuple[CodeType, ast.stm
 
 
 def _mark_missing_brackets(tree: ast.AST, text: str) -> None:
-    """Set `lacks_brackets` on each ``a == 2 & b > 0``, which Python reads as ``a == (2 & b) > 0``.
+    """Set `lacks_brackets` on each ``a == 2 & b > 0``, which Python reads as ``a == (2 & b) > 0``,
+    and `compared_in` on each ``x & y`` that stands beside a comparison's sign without brackets.
 
     A tree does not hold the brackets that the author wrote, so this is done beside the text.
     """
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Compare) or len(node.ops) == 1:
-            continue  # `flags & 1 == 0` alone is right in Python
+        if not isinstance(node, ast.Compare):
+            continue
         line, column = node.lineno, node.col_offset
         for operand in (node.left, *node.comparators):
             bits = isinstance(operand, ast.BinOp) and isinstance(operand.op, ast.BitAnd | ast.BitOr)
@@ -105,7 +106,9 @@ def _mark_missing_brackets(tree: ast.AST, text: str) -> None:
                 end_col_offset=operand.col_offset,
             )
             if bits and "(" not in (ast.get_source_segment(text, before) or ""):
-                vars(node)["lacks_brackets"] = True
+                vars(operand)["compared_in"] = node
+                if len(node.ops) > 1:  # `flags & 1 == 0` alone is right where flags is an int
+                    vars(node)["lacks_brackets"] = True
             line = operand.end_lineno or operand.lineno
             column = operand.end_col_offset or operand.col_offset
 

@@ -102,7 +102,14 @@ class Arrays:
             fields[name] = value
         declared = [name for name in vars(cls).get("__annotations__", {}) if name not in fields]
         if declared:
-            fail(f"write {declared[0]} = float32[...], not {declared[0]}: float32[...]")
+            name = declared[0]
+            said = vars(cls)["__annotations__"][name]
+            if isinstance(said, ArrayField):
+                said = f"{said.dtype.name}[{', '.join(map(str, said.shape))}]"
+            said = said.__name__ if isinstance(said, type) else str(said)
+            kind = {"int": "int32[1]", "bool": "boolean[1]", "float": "float32[1]"}.get(said, said)
+            kind = kind if "[" in kind else f"{kind}[1]" if kind in _KINDS else "float32[4]"
+            fail(f"an array is not annotated: write {name} = {kind}, not {name}: {said}")
         total = sum(field.size * field.dtype.itemsize for field in fields.values())
         if not fields or total > MAX_BYTES:
             fail(

@@ -58,6 +58,9 @@ _COMPARISONS: dict[type[ast.cmpop], tuple[str, Any]] = {
 }
 _WHOLE = (ast.FloorDiv, ast.Mod, ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift)
 
+_JOINED = {"&": "and", "|": "or"}
+"""How truth values are joined in the language."""
+
 
 class Expressions(Lookups):
     """Writes the expressions of one function with arguments of known kinds."""
@@ -297,6 +300,9 @@ class Expressions(Lookups):
             # Not `and`: both are computed.
             return self.combined(f"(({{0}} {sign} {{1}}) != 0)", [a, b], BOOL)
         if BOOL in kinds:
+            compared = getattr(node, "compared_in", None)
+            if compared is not None:  # action == 2 & (x > 3)
+                self.fail(node, brackets_advice(bracketed(compared, _JOINED)))
             self.fail(node, f"{sign} of a truth value; write to_int(x) or to_float(x) of it")
         if FLOAT in kinds and isinstance(operation, _WHOLE):
             instead = "a - b * floor(a / b)" if sign == "%" else "floor(a / b)"
@@ -347,7 +353,7 @@ class Expressions(Lookups):
     def compare(self, node: ast.Compare) -> Value:
         """``a < b``, also ``a < b < c``."""
         if getattr(node, "lacks_brackets", False):
-            self.fail(node, brackets_advice(bracketed(node, {"&": "and", "|": "or"})))
+            self.fail(node, brackets_advice(bracketed(node, _JOINED)))
         terms = [node.left, *node.comparators]
         if any(isinstance(part, ast.Call) for term in terms[1:-1] for part in ast.walk(term)):
             self.fail(node, "a call in the middle of a comparison; give its result a name")

@@ -26,6 +26,7 @@ from operant.compiler.recording.trace import (
 )
 from operant.compiler.spec.layouts import action_layout, observation_layout, space_of
 from operant.lang.advice import LanguageError
+from operant.lang.arrays import ArrayField
 
 _DTYPES = {float: FLOAT, int: INT, bool: BOOL}
 MAX_FIELDS = 100
@@ -53,9 +54,18 @@ def state_fields(env: type[Any]) -> dict[str, str]:
     name = env.__qualname__
     if not is_named_tuple(state):
         got = f"the class {state.__name__}" if isinstance(state, type) else repr(state)
+        arrays = (
+            any(isinstance(part, ArrayField) for part in vars(state).values())
+            if isinstance(state, type)
+            else False
+        )
+        base, write = (
+            ("a subclass of Arrays", "class State(Arrays): its fields are arrays")
+            if arrays
+            else ("a NamedTuple", "class State(NamedTuple): with fields such as x: float")
+        )
         raise LanguageError(
-            f"{part_place(env, 'State')}{name}.State must be a NamedTuple, got {got}; write "
-            "class State(NamedTuple): with fields such as x: float"
+            f"{part_place(env, 'State')}{name}.State must be {base}, got {got}; write {write}"
         )
     try:
         hints = typing.get_type_hints(state)

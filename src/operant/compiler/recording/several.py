@@ -65,7 +65,7 @@ class Several(tuple[Any, ...]):
     def __getattr__(self, attribute: str) -> NoReturn:
         if attribute.startswith("__"):  # Python and NumPy ask for these
             raise AttributeError(attribute)
-        if self.name == "random":
+        if self.name == "random" and attribute not in ("dtype", "program", "index"):
             better = _DRAWS.get(attribute, "random[0]")
             arrays = " (that is for states of arrays)" if attribute in _OF_ARRAYS else ""
             fail(

@@ -12,10 +12,10 @@ import logging
 import pprint
 import random
 import sys
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from types import CodeType, FunctionType, ModuleType
-from typing import Any, NoReturn
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, NoReturn, cast
 
 import numpy as np
 
@@ -26,11 +26,13 @@ from operant.lang.advice import LanguageError
 _CHANGEABLE = (list, dict, set, deque, bytearray, np.ndarray)
 _CHANGES = {"append", "appendleft", "extend", "insert", "remove", "pop", "popleft", "clear", "sort"}
 _CHANGES |= {"reverse", "update", "setdefault", "popitem", "add", "discard", "fill"}
+_CLOCKS = ("time", "datetime")
+Looked = FunctionType | MethodType
 _SPEAKING = (builtins.print, builtins.input, builtins.open, pprint.pprint)
 _GENERATORS = (random.Random, np.random.Generator, np.random.RandomState)
 
 
-def refuse_side_effects(functions: Iterable[FunctionType]) -> None:
+def refuse_side_effects(functions: Iterable[Looked]) -> None:
     """Look through an author's functions and those they call.
 
     Raises:
@@ -42,7 +44,7 @@ def refuse_side_effects(functions: Iterable[FunctionType]) -> None:
             reader.refuse(node)
 
 
-def drawing_place(functions: Iterable[FunctionType]) -> str:
+def drawing_place(functions: Iterable[Looked]) -> str:
     """Where a number is drawn, and not from `random`: ``file:line: call()``; empty if nowhere."""
     for function, tree in _written(functions):
         reader = _Reader(function, tree)
@@ -52,7 +54,7 @@ def drawing_place(functions: Iterable[FunctionType]) -> str:
     return ""
 
 
-def _written(functions: Iterable[FunctionType]) -> Iterator[tuple[FunctionType, ast.stmt]]:
+def _written(functions: Iterable[Looked]) -> Iterator[tuple[Looked, ast.stmt]]:
     """The functions and the author's own that they call, each with its syntax tree, if known."""
     waiting, seen = list(functions), set()
     entries = {function.__code__ for function in waiting}
@@ -63,7 +65,7 @@ def _written(functions: Iterable[FunctionType]) -> Iterator[tuple[FunctionType, 
             continue
         seen.add(code)
         try:
-            tree = read_source(function)
+            tree = read_source(_plain(function))
         except SourceError:
             continue
         if tree is None:
@@ -71,10 +73,21 @@ def _written(functions: Iterable[FunctionType]) -> Iterator[tuple[FunctionType, 
         yield function, tree
         reader = _Reader(function, tree)
         called = [reader.value(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)]
-        waiting += [found for found in map(plain_function, called) if found is not None]
+        waiting += [found for found in map(_function, called) if found is not None]
 
 
-def _is_library(function: FunctionType, entry: bool) -> bool:
+def _function(called: Any) -> FunctionType | MethodType | None:
+    """What is looked through: a function of the author's, a method of an object of theirs."""
+    return called if isinstance(called, MethodType) else plain_function(called)
+
+
+def _plain(function: Looked) -> FunctionType:
+    """The function itself, or that of a method."""
+    found: FunctionType = getattr(function, "__func__", function)  # type: ignore[arg-type]
+    return found
+
+
+def _is_library(function: Looked, entry: bool) -> bool:
     top = function.__module__.partition(".")[0] if function.__module__ else ""
     if top == "operant" or entry:
         return top == "operant"
@@ -99,9 +112,13 @@ def _locals(code: CodeType) -> set[str]:
 class _Reader:
     """Refuses what a statement or an expression of one function does."""
 
-    def __init__(self, function: FunctionType, tree: ast.stmt) -> None:
-        self.function = function
+    def __init__(self, function: Looked, tree: ast.stmt) -> None:
+        self.function = _plain(function)
         self.locals = _locals(function.__code__)
+        self.bound = {}
+        if isinstance(function, MethodType):
+            self.bound[function.__code__.co_varnames[0]] = function.__self__
+        self.aliases = {k: v for k, v in _assigned_once(tree).items() if k not in self.bound}
         names = [n for node in ast.walk(tree) if isinstance(node, ast.Import) for n in node.names]
         self.imported = {name.asname or name.name: name.name for name in names}
 
@@ -144,11 +161,31 @@ class _Reader:
                 f"{text}() would run while the class is defined and never in a compiled step; "
                 "remove it, and print env.get_state() after env.step()",
             )
-        match node.func:
-            case ast.Attribute(value=holder, attr=attr) if attr in _CHANGES:
-                if isinstance(self.value(holder), _CHANGEABLE):
-                    self._changes(node, f"{text}()")
+        if self._changes_by_call(node, callee):
+            self._changes(node, f"{text}()")
+        if (getattr(callee, "__module__", None) or _owner(callee)) in _CLOCKS:
+            self._fail(
+                node,
+                f"{text}() would run while the class is defined: one constant in every compiled "
+                "step; count steps in a field of State",
+            )
         self._refuse_constant_draw(node, callee)
+
+    def _changes_by_call(self, node: ast.Call, callee: object) -> bool:
+        """Whether a call changes an object that outlives it: ``LOG.append(x)``, also by another
+        name, ``list.append(LOG, x)`` and ``setattr(Cart, "last", x)``."""
+        name = getattr(callee, "__name__", "")
+        if isinstance(callee, BuiltinFunctionType) and isinstance(callee.__self__, _CHANGEABLE):
+            return name in _CHANGES
+        known = bool(node.args) and self.value(node.args[0]) is not MISSING
+        if callee is builtins.setattr or callee is builtins.delattr:
+            return known
+        if getattr(callee, "__objclass__", None) in _CHANGEABLE:
+            return known and name in _CHANGES
+        match node.func:
+            case ast.Attribute(value=ast.Subscript() as part, attr=attr) if attr in _CHANGES:
+                return isinstance(self.value(_root(part)), (*_CHANGEABLE, tuple))
+        return False
 
     def _refuse_constant_draw(self, node: ast.Call, callee: object) -> None:
         """``randint(0, 6)`` as other libraries have it would be 0 for ever."""
@@ -183,12 +220,31 @@ class _Reader:
         if isinstance(node, ast.Name):
             if node.id in self.imported:
                 return sys.modules.get(self.imported[node.id], MISSING)
+            if node.id in self.bound:
+                return self.bound[node.id]
+            if node.id in self.aliases:
+                return self.value(self.aliases[node.id])
             return MISSING if node.id in self.locals else _outer(self.function, node.id)
         if isinstance(node, ast.Attribute):
             holder = self.value(node.value)
             known = (ModuleType, type, logging.Logger, *_GENERATORS, *_CHANGEABLE)
             if isinstance(holder, known) or _is_stream(holder):
                 return getattr(holder, node.attr, MISSING)
+            if type(holder).__module__ == self.function.__module__:  # of a class of the author's
+                method = getattr(type(holder), node.attr, None)
+                if isinstance(method, FunctionType):
+                    return MethodType(method, holder)
+                return (
+                    vars(holder).get(node.attr, MISSING) if hasattr(holder, "__dict__") else MISSING
+                )
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            holder = self.value(node.value)
+            if isinstance(holder, list | dict | tuple):
+                try:
+                    holder = cast(Any, holder)
+                    return holder[node.slice.value]
+                except (LookupError, TypeError):
+                    return MISSING
         return MISSING
 
 
@@ -202,6 +258,33 @@ def _outer(function: FunctionType, name: str) -> Any:
     if name in function.__globals__:
         return function.__globals__[name]
     return getattr(builtins, name, MISSING)
+
+
+def _assigned_once(tree: ast.stmt) -> dict[str, ast.expr]:
+    """Variables that are only another name: assigned once, a name or a part of one."""
+    stores: dict[str, list[ast.expr | None]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            plain = isinstance(node.value, ast.Name | ast.Attribute | ast.Subscript)
+            stores.setdefault(node.targets[0].id, []).append(node.value if plain else None)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            stores.setdefault(node.id, [])
+    counts = Counter(
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    )
+    return {
+        name: values[0]
+        for name, values in stores.items()
+        if counts[name] == len(values) == 1 and values[0] is not None
+    }
+
+
+def _owner(callee: Any) -> str:
+    """The module of a class whose method this is."""
+    owner = getattr(callee, "__self__", None)
+    return str(owner.__module__) if isinstance(owner, type) else ""
 
 
 def _root(node: ast.expr) -> ast.expr:
