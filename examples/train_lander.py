@@ -3,8 +3,8 @@
 from lander import Lander
 
 from operant.models import PPO
-from operant.ppo.callbacks import Callback
 from operant.ppo.evaluate import evaluate
+from operant.training.callbacks import Callback
 
 GOOD = 8.0  # a soft landing is worth 10, less 0.02 for each step in the air
 

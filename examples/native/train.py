@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from operant.models import PPO
-from operant.ppo.callbacks import Callback
 from operant.ppo.evaluate import evaluate
+from operant.training.callbacks import Callback
 from operant.vector.native import load
 
 

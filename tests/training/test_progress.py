@@ -12,7 +12,7 @@ from rich.console import Console
 
 from operant import PPO, Callback
 from operant.cli import progress as on_the_command_line
-from operant.ppo import progress
+from operant.training import progress
 
 SMALL = {"num_envs": 8, "num_steps": 16, "hidden": (8,), "backend": "reference", "threads": 1}
 
@@ -134,7 +134,7 @@ def test_a_bar_is_closed_when_training_breaks_off(monkeypatch: pytest.MonkeyPatc
 
 
 def test_it_does_not_keep_the_engine_waiting() -> None:
-    from operant.ppo.callbacks import only_watches
+    from operant.training.callbacks import only_watches
 
     console = Console(file=io.StringIO())
     assert only_watches(progress.TrainProgress(ppo(), console))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,29 +11,30 @@ from operant.utils.windows import Window, WindowMetrics
 
 if TYPE_CHECKING:
     from operant.buffers.rollout import RolloutBuffer
-    from operant.ppo.job import Episodes
-    from operant.ppo.trainer import PPO
+    from operant.training.episodes import Episodes
 
 
 class Callback:
-    """Override what you need. ``ppo.stop()`` ends training after the iteration."""
+    """Override what you need. ``trainer.stop()`` ends training after the iteration."""
 
     watches_only = False
     """True: a promise that nothing but `on_update` is overridden, and that it uses nothing but its
-    metrics, the figures of `ppo`, ``ppo.stop()`` and ``ppo.save()``; not the policy, environments
-    or buffer. So a card need not wait for it: where all callbacks promise that, the next iteration
-    has begun by then. It is taken back where training stops or is saved."""
+    metrics, the figures of `trainer`, ``trainer.stop()`` and ``trainer.save()``; not the policy,
+    environments or buffer. So a GPU need not wait for it: where all callbacks promise that, the
+    next iteration has begun by then. It is taken back where training stops or is saved."""
+    metrics: tuple[str, ...] = ()
+    """What its `on_update` adds to the figures, now and then; for a file with fixed columns."""
 
-    def on_rollout(self, ppo: PPO, buffer: RolloutBuffer) -> None:
+    def on_rollout(self, trainer: Any, buffer: RolloutBuffer) -> None:
         """A rollout was collected. The buffer may be changed: rewards, for instance, before
         advantages are computed from them."""
 
-    def on_episodes(self, ppo: PPO, episodes: Episodes) -> None:
+    def on_episodes(self, trainer: Any, episodes: Episodes) -> None:
         """Episodes finished in this rollout: arrays, one entry each. Not called for none."""
 
-    def on_update(self, ppo: PPO, metrics: dict[str, float]) -> None:
-        """An iteration is complete; `metrics` has a figure for each name in `METRICS`. Whatever is
-        added to it reaches the callbacks after this one."""
+    def on_update(self, trainer: Any, metrics: dict[str, float]) -> None:
+        """An iteration is complete; `metrics` has a figure for each name in
+        ``trainer.metric_names``. Whatever is added to it reaches the callbacks after this one."""
 
 
 class WindowCallback(Callback):
@@ -46,19 +47,19 @@ class WindowCallback(Callback):
         self.windows = WindowMetrics(size)
         self._on_window = on_window
 
-    def on_rollout(self, ppo: PPO, buffer: RolloutBuffer) -> None:
+    def on_rollout(self, trainer: Any, buffer: RolloutBuffer) -> None:
         """Note the steps; their episodes come next."""
         parts = (buffer.reward, buffer.terminated, buffer.truncated)
         self._steps = tuple(part.cpu().numpy() for part in parts)
         self._returns = np.zeros(self._steps[0].shape, np.float32)
         self._lengths = np.zeros(self._steps[0].shape, np.int32)
 
-    def on_episodes(self, ppo: PPO, episodes: Episodes) -> None:
+    def on_episodes(self, trainer: Any, episodes: Episodes) -> None:
         """Note returns and lengths where they belong."""
         self._returns[episodes.step, episodes.env_index] = episodes.returns
         self._lengths[episodes.step, episodes.env_index] = episodes.lengths
 
-    def on_update(self, ppo: PPO, metrics: dict[str, float]) -> None:
+    def on_update(self, trainer: Any, metrics: dict[str, float]) -> None:
         """Hand out the windows that ended."""
         info = {"episode": {"r": self._returns, "l": self._lengths}}
         reward, terminated, truncated = self._steps

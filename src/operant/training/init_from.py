@@ -8,18 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 from gymnasium import spaces
 
-from operant.ppo.config import Config
-from operant.ppo.snapshot import check_finite, config_of, load_weights, spaces_of
 from operant.runs.checkpoint import Checkpoint, load_checkpoint
+from operant.training.config import AgentConfig
+from operant.training.snapshot import (
+    TRAINING_ONLY,
+    check_finite,
+    config_of,
+    load_weights,
+    spaces_of,
+)
 from operant.vector.registry import get_env
 
 if TYPE_CHECKING:
-    from operant.ppo.trainer import PPO
+    from operant.training.trainer import Trainer
 
 _SHAPING = ("hidden", "activation", "shared", "normalize_obs", "squash")
 """Options of ``[policy]`` that weights depend on; ``log_std`` is itself one of the weights."""
-_OPTIONAL = "return_normalizer."
-"""Tensors that serve training alone: taken over where both have them."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class Origin:
 
     name: str
     checkpoint: Checkpoint
-    config: Config
+    config: AgentConfig
 
     @classmethod
     def read(cls, path: Path, name: str = "") -> Origin:
@@ -38,7 +42,7 @@ class Origin:
             CheckpointError: damaged, or not a checkpoint; the message names the file.
         """
         checkpoint = load_checkpoint(path)
-        return cls(name or str(path), checkpoint, config_of(checkpoint))
+        return cls(name or str(path), checkpoint, config_of(checkpoint, AgentConfig))
 
     @property
     def networks(self) -> dict[str, Any]:
@@ -52,30 +56,30 @@ class Origin:
         return {"run": self.name, "step": self.checkpoint.step, "path": str(path)}
 
 
-def take_weights(ppo: PPO, origin: Origin) -> None:
+def take_weights(trainer: Trainer, origin: Origin) -> None:
     """Give a new trainer the weights and normalisers of `origin`; nothing else of it.
 
     Raises:
         CheckpointError, ValueError: networks or spaces differ, or a weight is not finite.
     """
-    _check_networks(ppo, origin)
-    _check_spaces(ppo, origin)
+    _check_networks(trainer, origin)
+    _check_spaces(trainer, origin)
     arrays = origin.checkpoint.arrays.get("model", {})
-    wanted = {name: tuple(tensor.shape) for name, tensor in ppo.policy.state_dict().items()}
+    wanted = {name: tuple(tensor.shape) for name, tensor in trainer.policy.state_dict().items()}
     for name in set(arrays) & set(wanted):
         if arrays[name].shape != wanted[name]:
             raise ValueError(
                 f"the policy of {origin.name} ({origin.config.env.id}) does not fit "
-                f"{ppo.config.env.id}: observations or actions have other sizes ({name} is "
+                f"{trainer.config.env.id}: observations or actions have other sizes ({name} is "
                 f"{list(arrays[name].shape)}, needed {list(wanted[name])})"
             )
-    load_weights(ppo.policy, origin.checkpoint, optional=_OPTIONAL)
-    if ppo.config.run.nan_guard:
-        check_finite(ppo.policy, origin.checkpoint)
+    load_weights(trainer.policy, origin.checkpoint, optional=TRAINING_ONLY)
+    if trainer.config.run.nan_guard:
+        check_finite(trainer.policy, origin.checkpoint)
 
 
-def _check_networks(ppo: PPO, origin: Origin) -> None:
-    theirs, ours = origin.config.to_dict()["policy"], ppo.config.to_dict()["policy"]
+def _check_networks(trainer: Trainer, origin: Origin) -> None:
+    theirs, ours = origin.config.to_dict()["policy"], trainer.config.to_dict()["policy"]
     for name in _SHAPING:
         if theirs[name] != ours[name]:
             raise ValueError(
@@ -84,18 +88,18 @@ def _check_networks(ppo: PPO, origin: Origin) -> None:
             )
 
 
-def _check_spaces(ppo: PPO, origin: Origin) -> None:
+def _check_spaces(trainer: Trainer, origin: Origin) -> None:
     """Compare kinds and shapes, where the environment that it was trained on is known."""
     try:
         theirs = spaces_of(get_env(origin.config.env.id), origin.config)
     except (ValueError, TypeError):  # not registered, or its parameters changed since
         return
-    ours = ppo.env.single_observation_space, ppo.env.single_action_space
+    ours = trainer.env.single_observation_space, trainer.env.single_action_space
     for what, before, now in zip(("observations", "actions"), theirs, ours, strict=True):
         if type(before) is not type(now) or _sizes(before) != _sizes(now):
             raise ValueError(
                 f"the {what} differ: {origin.name} was trained on {origin.config.env.id} with "
-                f"{_short(before)}, {ppo.config.env.id} has {_short(now)}"
+                f"{_short(before)}, {trainer.config.env.id} has {_short(now)}"
             )
 
 

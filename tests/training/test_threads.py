@@ -8,8 +8,8 @@ import time
 import pytest
 import torch
 
-from operant.ppo.threads import Threads, keep_freed_memory, one_thread_an_operation
 from operant.toolchain.machine import usable_cores
+from operant.training.threads import Threads, keep_freed_memory, one_thread_an_operation
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])

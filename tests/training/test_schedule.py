@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operant.ppo.config import SCHEDULES
-from operant.ppo.schedule import scheduled
+from operant.training.config import SCHEDULES
+from operant.training.schedule import scheduled
 
 QUARTERS = {
     "constant": [0.2, 0.2, 0.2, 0.2, 0.2],

@@ -8,10 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from operant.ppo.callbacks import Callback
-from operant.ppo.evaluator import EVAL_METRICS
-from operant.ppo.snapshot import snapshot
-from operant.ppo.trainer import METRICS, PPO
 from operant.runs.checkpoint import (
     CheckpointError,
     list_checkpoints,
@@ -26,6 +22,9 @@ from operant.runs.logs import CsvLog, JsonlLog, Log, read_csv
 from operant.runs.metrics_file import MetricsWriter
 from operant.runs.metrics_layout import Status
 from operant.toolchain.files import discard
+from operant.training.callbacks import Callback
+from operant.training.snapshot import snapshot
+from operant.training.trainer import Trainer
 
 _HISTORY = 4096
 
@@ -35,8 +34,9 @@ class Recorder(Callback):
 
     Args:
         run: the directory; this process is its only writer.
-        ppo: what is trained. Rows that a killed process wrote after its last checkpoint are
+        trainer: what is trained. Rows that a killed process wrote after its last checkpoint are
             dropped, so that each iteration is in the files once.
+        added: names of figures that other callbacks add to its own.
 
     Attributes:
         best: step and score of the best checkpoint; None before there is one.
@@ -45,22 +45,22 @@ class Recorder(Callback):
 
     watches_only = True
 
-    def __init__(self, run: Run, ppo: PPO) -> None:
+    def __init__(self, run: Run, trainer: Trainer, added: tuple[str, ...] = ()) -> None:
         self.run = run
         self.notes: list[str] = []
-        options = ppo.config.run
-        self.fields = (*METRICS, *(EVAL_METRICS if options.eval_every else ()))
-        self.csv = CsvLog.resume(run.csv_file, self.fields, "iteration", ppo.iteration)
-        self.logs: list[Log] = [JsonlLog.resume(run.jsonl_file, "iteration", ppo.iteration)]
+        options = trainer.config.run
+        self.fields = (*trainer.metric_names, *added)
+        self.csv = CsvLog.resume(run.csv_file, self.fields, "iteration", trainer.iteration)
+        self.logs: list[Log] = [JsonlLog.resume(run.jsonl_file, "iteration", trainer.iteration)]
         if options.tensorboard:
             from operant.runs.trackers import TensorBoardLog
 
             folder = run.path / "tensorboard"
-            self.logs.append(TensorBoardLog(folder, ppo.steps if ppo.steps else None))
+            self.logs.append(TensorBoardLog(folder, trainer.steps if trainer.steps else None))
         if options.wandb:
             from operant.runs.trackers import WandbLog
 
-            wandb = WandbLog(run.path, run.id, ppo.config.to_dict())
+            wandb = WandbLog(run.path, run.id, trainer.config.to_dict())
             self.notes += [wandb.problem] if wandb.problem else []
             self.logs.append(wandb)
         self.live = MetricsWriter(
@@ -71,15 +71,15 @@ class Recorder(Callback):
             history=_history(run.csv_file, self.fields),
         )
         self.live.say(Status.STARTING)
-        self.hardware = Hardware(ppo.device.index if ppo.device.type == "cuda" else None)
+        self.hardware = Hardware(trainer.device.index if trainer.device.type == "cuda" else None)
         try:
-            self.best = _forget_after(run.checkpoints, ppo.steps)
-            self.save(ppo)  # from here on a kill loses nothing that cannot be resumed
+            self.best = _forget_after(run.checkpoints, trainer.steps)
+            self.save(trainer)  # from here on a kill loses nothing that cannot be resumed
         except BaseException:
             self.close(Status.FAILED)
             raise
 
-    def on_update(self, ppo: PPO, metrics: dict[str, float]) -> None:
+    def on_update(self, trainer: Trainer, metrics: dict[str, float]) -> None:
         """Write a row everywhere; save a checkpoint if it is time."""
         known = {name: metrics.get(name, math.nan) for name in self.fields}
         self.csv.write(known)
@@ -89,30 +89,30 @@ class Recorder(Callback):
         if self.live.status is not Status.RUNNING:
             self.live.say(Status.RUNNING)
         score = metrics.get("eval/return", math.nan)
-        due = time.monotonic() - self._saved_at >= ppo.config.run.checkpoint_seconds
+        due = time.monotonic() - self._saved_at >= trainer.config.run.checkpoint_seconds
         if due or self._is_best(score):
-            self.save(ppo, score)
+            self.save(trainer, score)
 
     def _is_best(self, score: float) -> bool:
         return math.isfinite(score) and (self.best is None or score > self.best[1])
 
-    def save(self, ppo: PPO, evaluated: float = math.nan) -> Path:
+    def save(self, trainer: Trainer, evaluated: float = math.nan) -> Path:
         """Save a checkpoint now; the best so far is marked, old ones are removed.
 
         `evaluated` is the mean return of an evaluation of just this policy. Where the run has
         evaluations, they alone say what is best; else the mean return of training does.
         """
         folder = self.run.checkpoints
-        score = evaluated if ppo.config.run.eval_every else ppo.mean_return
-        if ppo.iteration:
+        score = evaluated if trainer.config.run.eval_every else trainer.mean_return
+        if trainer.iteration:
             self.live.say(Status.SAVING)
-        path = save_checkpoint(folder, ppo.steps, *snapshot(ppo))
+        path = save_checkpoint(folder, trainer.steps, *snapshot(trainer))
         if self._is_best(score):
-            mark_best(folder, ppo.steps, score)
-            self.best = ppo.steps, score
-        prune_checkpoints(folder, ppo.config.run.keep)
-        self.saved_step, self._saved_at = ppo.steps, time.monotonic()
-        if ppo.iteration:
+            mark_best(folder, trainer.steps, score)
+            self.best = trainer.steps, score
+        prune_checkpoints(folder, trainer.config.run.keep)
+        self.saved_step, self._saved_at = trainer.steps, time.monotonic()
+        if trainer.iteration:
             self.live.say(Status.RUNNING)
         return path
 

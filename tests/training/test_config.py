@@ -10,18 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from operant.ppo.advice import OPTIONS
-from operant.ppo.config import (
-    SECTIONS,
-    Config,
-    EnvConfig,
-    PolicyConfig,
-    PPOConfig,
-    RunConfig,
-    dotted_name,
-    flattened,
-    option_names,
-)
+from operant.ppo.config import Config, PPOConfig, dotted_name
+from operant.training.config import EnvConfig, PolicyConfig, RunConfig
+
+SECTIONS = Config.sections()
+option_names, flattened = Config.option_names, Config.flattened
 
 FIELDS = {
     f"{section}.{one.name}": one
@@ -117,8 +110,8 @@ def test_names_from_other_libraries_bring_ours(name: str, answer: str) -> None:
 def test_every_name_from_elsewhere_leads_to_an_option() -> None:
     names = option_names()
     short = {name.partition(".")[2] for name in names}
-    for theirs, ours in OPTIONS.items():
-        assert ours in names
+    for theirs, ours in Config.elsewhere().items():
+        assert ours.partition(":")[0] in names
         assert theirs not in short, "our own name would be refused"
 
 

@@ -2,8 +2,8 @@
 
 PyTorch's own threads (OpenMP) meet at a barrier after each operation and spin while they wait: with
 operations of some microseconds, and any other load on the machine, most of the time goes into
-waiting. So while PPO trains, PyTorch is told to use one thread for an operation, and whole slices
-of a minibatch go to threads of ours instead. They meet once a minibatch.
+waiting. So while a policy trains, PyTorch is told to use one thread for an operation, and whole
+slices of a minibatch go to threads of ours instead. They meet once a minibatch.
 """
 
 from __future__ import annotations

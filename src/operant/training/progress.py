@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from operant.ppo.callbacks import Callback
 from operant.toolchain.text import short
+from operant.training.callbacks import Callback
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-    from operant.ppo.trainer import PPO
+    from operant.training.trainer import Trainer
 
 _LINE_EVERY_S = 5.0
 _LINE_EVERY = 0.01
@@ -28,7 +28,7 @@ class TrainProgress(Callback):
     """Steps, speed, return and time left.
 
     Args:
-        ppo: what trains.
+        trainer: what trains.
         console: where to write; a bar if it is a terminal.
         total: steps in all; None: those of the configuration.
         keep: leave the last state to be seen.
@@ -37,18 +37,18 @@ class TrainProgress(Callback):
     watches_only = True
 
     def __init__(
-        self, ppo: PPO, console: Console, total: int | None = None, keep: bool = False
+        self, trainer: Trainer, console: Console, total: int | None = None, keep: bool = False
     ) -> None:
-        self._total = ppo.config.run.total_steps if total is None else total
+        self._total = trainer.config.run.total_steps if total is None else total
         self._console, self._keep, self._text = console, keep, ""
-        self._began, self._from = time.monotonic(), ppo.steps
+        self._began, self._from = time.monotonic(), trainer.steps
         self._last_line = self._began
         self._evaluated = math.nan
         self._bar: Progress | None = None
         if console.is_terminal:
             self._bar = _bar(console, keep)
             self._task = self._bar.add_task("the first iteration", total=self._total)
-            self._bar.update(self._task, completed=ppo.steps)
+            self._bar.update(self._task, completed=trainer.steps)
 
     def __enter__(self) -> TrainProgress:
         if self._bar is not None:
@@ -66,22 +66,24 @@ class TrainProgress(Callback):
         elif self._keep and self._text:
             self._print(f"{self._text}, {time.monotonic() - self._began:.1f} s")
 
-    def on_update(self, ppo: PPO, metrics: dict[str, float]) -> None:
+    def on_update(self, trainer: Trainer, metrics: dict[str, float]) -> None:
         """Show where training stands."""
         now = time.monotonic()
-        speed = (ppo.steps - self._from) / max(now - self._began, 1e-9)
-        text = f"{short(ppo.steps)}/{short(self._total)} steps, {short(speed)} steps/s"
-        if ppo.recent:
+        speed = (trainer.steps - self._from) / max(now - self._began, 1e-9)
+        text = f"{short(trainer.steps)}/{short(self._total)} steps, {short(speed)} steps/s"
+        if trainer.recent:
             text += f", return {metrics['mean_return']:.1f}"
         self._evaluated = metrics.get("eval/return", self._evaluated)
         if math.isfinite(self._evaluated):
             text += f", eval {self._evaluated:.1f}"
         self._text = text
         if self._bar is not None:
-            self._bar.update(self._task, completed=min(ppo.steps, self._total), description=text)
+            self._bar.update(
+                self._task, completed=min(trainer.steps, self._total), description=text
+            )
         elif now - self._last_line >= max(_LINE_EVERY_S, _LINE_EVERY * (now - self._began)):
             self._last_line = now
-            left = max(self._total - ppo.steps, 0) / speed
+            left = max(self._total - trainer.steps, 0) / speed
             self._print(f"{text}, {left:.0f} s left")
 
     def _print(self, text: str) -> None:
@@ -90,7 +92,7 @@ class TrainProgress(Callback):
 
 @contextmanager
 def shown(
-    ppo: PPO, total: int, callbacks: Iterable[Callback], progress: bool | None
+    trainer: Trainer, total: int, callbacks: Iterable[Callback], progress: bool | None
 ) -> Iterator[list[Callback]]:
     """The callbacks, and one more that shows progress if it is to be shown.
 
@@ -99,10 +101,10 @@ def shown(
     called = list(callbacks)
     if progress is None:
         progress = _watched() and not any(isinstance(one, TrainProgress) for one in called)
-    if not progress or ppo.steps >= total:
+    if not progress or trainer.steps >= total:
         yield called
         return
-    with TrainProgress(ppo, _console(), total, keep=True) as bar:
+    with TrainProgress(trainer, _console(), total, keep=True) as bar:
         yield [*called, bar]
 
 

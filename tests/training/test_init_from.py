@@ -12,12 +12,12 @@ from gymnasium.spaces import MultiDiscrete
 import operant
 from operant.envs.classic.cartpole import CartPole
 from operant.ppo.config_file import resolved
-from operant.ppo.init_from import Origin
 from operant.ppo.session import Session
 from operant.runs.checkpoint import CheckpointError, list_checkpoints, load_checkpoint
 from operant.runs.directory import Run, find_run
 from operant.runs.summary import summary
 from operant.toolchain.files import discard
+from operant.training.init_from import Origin
 
 VALUES = {
     "env.num_envs": 8,

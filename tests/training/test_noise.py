@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operant.compiler.philox import POLICY_BLOCK, philox, uniforms
-from operant.ppo.noise import fill_uniforms, shuffled
+from operant.training.noise import fill_uniforms, shuffled
 
 
 def drawn(seed: int, first_step: int, steps: int, envs: int, size: int) -> np.ndarray:

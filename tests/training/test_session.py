@@ -14,20 +14,20 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 import operant
-from operant.ppo import session as module
-from operant.ppo.callbacks import Callback
 from operant.ppo.config_file import read_config, resolved
 from operant.ppo.evaluate import evaluate
-from operant.ppo.guard import NonFiniteError
+from operant.ppo.ppo import METRICS
 from operant.ppo.session import Session
-from operant.ppo.snapshot import load_agent
-from operant.ppo.trainer import METRICS
 from operant.runs import logs
 from operant.runs.checkpoint import list_checkpoints, load_checkpoint
 from operant.runs.directory import Run, check_run_id, find_run, list_runs, new_run_id
 from operant.runs.hardware import HARDWARE
 from operant.runs.metrics_file import MetricsReader
 from operant.runs.summary import summary
+from operant.training import session as module
+from operant.training.callbacks import Callback
+from operant.training.guard import NonFiniteError
+from operant.training.snapshot import load_agent
 
 ROLLOUT = 8 * 16
 VALUES = {
@@ -217,7 +217,7 @@ def test_a_start_that_fails_leaves_nothing(monkeypatch):
     def fail(*arguments, **options):
         raise OSError("disk full")
 
-    monkeypatch.setattr("operant.ppo.recorder.save_checkpoint", fail)
+    monkeypatch.setattr("operant.training.recorder.save_checkpoint", fail)
     with pytest.raises(OSError, match="disk full"):
         start("broken")
     assert list_runs() == []
@@ -230,7 +230,7 @@ def test_a_last_save_that_fails_ends_the_session(monkeypatch):
     def fail(*arguments, **options):
         raise OSError("disk full")
 
-    monkeypatch.setattr("operant.ppo.recorder.save_checkpoint", fail)
+    monkeypatch.setattr("operant.training.recorder.save_checkpoint", fail)
     with pytest.raises(OSError, match="disk full"):
         session.train([StopAfter(1)])
     assert summary(session.run).state == "failed"

@@ -2,37 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import nn
 
 from operant.lang.env import Env
-from operant.ppo.snapshot import locate, restored, snapshot
 from operant.runs.checkpoint import Checkpoint, CheckpointError
 from operant.runs.directory import find_run, list_runs
+from operant.training.add_on import AddOn
+from operant.training.snapshot import locate, restored, snapshot
 from operant.vector.copies import env_of
 
 if TYPE_CHECKING:
-    from operant.ppo.trainer import PPO
+    from operant.training.trainer import Trainer
 
+T = TypeVar("T", bound="Trainer")
 _LATEST = "latest"
 _FILES = (".zip", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".onnx", ".safetensors", ".h5")
 """How files are called that other libraries save to."""
 
 
 def folder_for(path: str | Path) -> Path:
-    """The folder that `PPO.save` writes to.
+    """The folder that `Trainer.save` writes to.
 
     Raises:
         ValueError: a name for a file, or one that `find_saved` takes for something else.
     """
     if path == _LATEST:
-        raise ValueError("'latest' is the last run to PPO.load; save to './latest' or another name")
+        raise ValueError("'latest' is the last run to load(); save to './latest' or another name")
     path = Path(path)
     if path.suffix.lower() in _FILES:
         name = str(path.with_suffix(""))
-        raise ValueError(f"PPO.save writes a folder, not a {path.suffix} file: save({name!r})")
+        raise ValueError(f"save() writes a folder, not a {path.suffix} file: save({name!r})")
     return path.resolve() if path.is_symlink() else path
 
 
@@ -46,7 +49,7 @@ def find_saved(path: str | Path) -> Path:
         return locate(find_run(_LATEST).path)
     where = Path(path)
     if where.is_file():
-        raise CheckpointError(f"{where} is a file; a checkpoint is a folder, as PPO.save writes it")
+        raise CheckpointError(f"{where} is a file; a checkpoint is a folder, as save() writes it")
     saved = any((where / name).exists() for name in ("manifest.json", "latest", "checkpoints"))
     if not saved and isinstance(path, str):
         if any(run.id == path for run in list_runs()):
@@ -59,18 +62,19 @@ def find_saved(path: str | Path) -> Path:
     return locate(where)
 
 
-def description(ppo: PPO, key: type[Env] | str) -> tuple[Any, ...]:
+def description(trainer: Trainer, key: type[Env] | str) -> tuple[Any, ...]:
     """All that `made_again` needs to know of a trainer; `key` stands for its environment class."""
-    return type(ppo), key, ppo.policy, *snapshot(ppo)
+    return type(trainer), key, trainer.policy, tuple(trainer.add_ons), *snapshot(trainer)
 
 
 def made_again(
-    cls: type[PPO],
+    cls: type[T],
     key: type[Env] | str,
     policy: nn.Module,
+    add_ons: Sequence[AddOn],
     arrays: dict[str, Any],
     facts: dict[str, Any],
-) -> PPO:
+) -> T:
     """The trainer that `description` describes, with a batch of its own."""
     checkpoint = Checkpoint(Path("a copy of a trainer"), facts["steps"], arrays, facts)
-    return restored(cls, checkpoint, env_of(key), policy, {})
+    return restored(cls, checkpoint, env_of(key), policy, {}, add_ons)

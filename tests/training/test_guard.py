@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from operant.buffers.rollout import RolloutBuffer
-from operant.ppo.guard import NonFiniteError, check_action, check_rollout
+from operant.training.guard import NonFiniteError, check_action, check_rollout
 
 NAN = math.nan
 T, N = 5, 3

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from operant.ppo.recent import Recent
+from operant.training.recent import Recent
 
 
 def filled(count: int, most: int = 100, dtype: str = "f4") -> Recent:

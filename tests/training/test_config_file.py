@@ -14,16 +14,23 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from operant.ppo import config_file
-from operant.ppo.config import SECTIONS, Config, option_names
+import operant.ppo
+from operant.ppo.config import Config
 from operant.ppo.config_file import (
-    parsed_config,
     parsed_settings,
     read_config,
     resolved,
     shipped_config,
     to_toml,
 )
+from operant.training import config_file
+
+
+def parsed_config(data: bytes, name: str) -> dict[str, Any]:
+    return config_file.parsed_config(Config, data, name)
+
+
+SECTIONS, option_names = Config.sections(), Config.option_names
 
 FIELDS = {
     f"{section}.{one.name}": one
@@ -296,7 +303,7 @@ def test_settings_with_bad_values(settings_: list[str], text: str) -> None:
 # Layers -------------------------------------------------------------------------------------
 def test_layers_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     shipped = {"ppo.clip": 0.3, "ppo.gamma": 0.5, "env.params": {"a": 1, "b": 1, "c": 1}}
-    monkeypatch.setattr(config_file, "shipped_config", lambda env_id: shipped)
+    monkeypatch.setattr(config_file, "shipped_config", lambda kind, env_id: shipped)
     first = {"ppo.gamma": 0.6, "ppo.epochs": 7, "env.params": {"b": 2}}
     second = {"ppo.epochs": 8, "env.params.c": 3}
     config = resolved("X", first, second)
@@ -322,7 +329,7 @@ def test_layers_with_mistakes() -> None:
 
 
 # Shipped ------------------------------------------------------------------------------------
-SHIPPED = sorted(Path(config_file.__file__).with_name("configs").glob("*.toml"))
+SHIPPED = sorted(Path(operant.ppo.__file__).with_name("configs").glob("*.toml"))
 
 
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)

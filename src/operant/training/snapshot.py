@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -18,68 +18,76 @@ from torch import nn
 
 from operant.lang.env import Env
 from operant.models.distributions import distribution_for
-from operant.ppo.agent import Agent
-from operant.ppo.config import Config
-from operant.ppo.config_file import parsed_config, to_toml
-from operant.ppo.policy import add_return_normalizer, configured_policy
 from operant.runs.checkpoint import Checkpoint, CheckpointError, find_checkpoint, load_checkpoint
+from operant.training.add_on import AddOn
+from operant.training.agent import Agent
+from operant.training.config import AgentConfig, BaseConfig
+from operant.training.config_file import parsed_config, to_toml
+from operant.training.network import new_network
 from operant.vector.base import BaseVecEnv
 from operant.vector.registry import get_env
 from operant.version import __version__
 
 if TYPE_CHECKING:
-    from operant.ppo.trainer import PPO
+    from operant.training.trainer import Trainer
 
+T = TypeVar("T", bound="Trainer")
+C = TypeVar("C", bound=BaseConfig)
 Arrays = dict[str, dict[str, np.ndarray]]
+TRAINING_ONLY = "return_normalizer."
+"""How tensors of a policy begin that serve training alone: what acts needs none of them."""
 _LARGEST_RETURN = float(np.finfo(np.float32).max)  # they are sums in float32
 
 
-def snapshot(ppo: PPO) -> tuple[Arrays, dict[str, Any]]:
+def snapshot(trainer: Trainer) -> tuple[Arrays, dict[str, Any]]:
     """Everything about a trainer, as copies: arrays by file, and facts for JSON."""
-    ppo.engine.retract()
-    model = {name: _array(tensor) for name, tensor in ppo.policy.state_dict().items()}
-    optimizer = {name: _array(tensor) for name, tensor in _optimizer_tensors(ppo).items()}
-    random = {"torch": _array(torch.get_rng_state()), "predict": _array(ppo.random.get_state())}
-    if ppo.device.type == "cuda":
-        random["cuda"] = _array(torch.cuda.get_rng_state(ppo.device))
+    trainer.retract()
+    model = {name: _array(tensor) for name, tensor in trainer.policy.state_dict().items()}
+    optimizer = {name: _array(tensor) for name, tensor in trainer.optimizer_tensors().items()}
+    random = {"torch": _array(torch.get_rng_state()), "predict": _array(trainer.random.get_state())}
+    if trainer.device.type == "cuda":
+        random["cuda"] = _array(torch.cuda.get_rng_state(trainer.device))
     arrays = {
         "model": model,
         "optimizer": optimizer,
-        "environment": ppo.env.get_state(),
-        "engine": ppo.engine.state(),
+        "environment": trainer.env.get_state(),
+        "engine": trainer.state(),
         "random": random,
+        **trainer.add_ons.state(),
     }
     facts = {
         "operant": __version__,
-        "policy": type(ppo.policy).__name__,
-        "config": to_toml(ppo.config, comments=False),
-        "iteration": ppo.iteration,
-        "steps": ppo.steps,
-        "episodes": ppo.episodes,
-        "optimizer_steps": ppo.optimizer.count,
-        "seconds": ppo.seconds,
-        "recent": [[float(r), int(n)] for r, n in ppo.recent if math.isfinite(r)],
+        "policy": type(trainer.policy).__name__,
+        "config": to_toml(trainer.config, comments=False),
+        "iteration": trainer.iteration,
+        "steps": trainer.steps,
+        "episodes": trainer.episodes,
+        "optimizer_steps": trainer.optimizer_steps,
+        "seconds": trainer.seconds,
+        "recent": [[float(r), int(n)] for r, n in trainer.recent if math.isfinite(r)],
     }
     return arrays, facts
 
 
 def restored(
-    cls: type[PPO],
+    cls: type[T],
     checkpoint: Checkpoint,
     env: str | type[Env] | BaseVecEnv | None,
     policy: nn.Module | None,
     options: Mapping[str, Any],
-) -> PPO:
-    """The trainer in a checkpoint; see `PPO.load`."""
-    config = config_of(checkpoint)
+    add_ons: Sequence[AddOn] = (),
+) -> T:
+    """The trainer in a checkpoint; see `Trainer.load`."""
+    config = config_of(checkpoint, cls.config_type)
     if policy is None:
         _check_fits(checkpoint, config, env)
-    ppo = cls(chosen_env(config, env), config, policy=policy, **options)
-    put_back(ppo, checkpoint)
-    return ppo
+    make: Any = cls  # an algorithm's constructor, see `Trainer`
+    trainer: T = make(chosen_env(config, env), config, policy=policy, add_ons=add_ons, **options)
+    put_back(trainer, checkpoint)
+    return trainer
 
 
-def put_back(ppo: PPO, checkpoint: Checkpoint) -> None:
+def put_back(trainer: Trainer, checkpoint: Checkpoint) -> None:
     """Set a trainer to the state of a checkpoint.
 
     Raises:
@@ -89,35 +97,38 @@ def put_back(ppo: PPO, checkpoint: Checkpoint) -> None:
     for name in ("model", "optimizer", "environment", "engine", "random"):
         if name not in arrays:
             raise CheckpointError(f"{checkpoint.path} has no {name}.safetensors")
-    load_weights(ppo.policy, checkpoint)
-    _put_optimizer(ppo, checkpoint)
-    if ppo.config.run.nan_guard:
-        check_finite(ppo.policy, checkpoint)
+    load_weights(trainer.policy, checkpoint)
+    _put_optimizer(trainer, checkpoint)
+    if trainer.config.run.nan_guard:
+        check_finite(trainer.policy, checkpoint)
     try:
-        ppo.env.set_state(arrays["environment"])
+        trainer.env.set_state(arrays["environment"])
     except (ValueError, IndexError, ArithmeticError) as error:  # an author's function may refuse it
         raise CheckpointError(f"{checkpoint.path / 'environment.safetensors'}: {error}") from None
     try:
-        ppo.engine.set_state(arrays["engine"])
+        trainer.set_state(arrays["engine"])
     except ValueError as error:
         raise CheckpointError(f"{checkpoint.path / 'engine.safetensors'}: {error}") from None
     try:
         torch.set_rng_state(torch.from_numpy(arrays["random"]["torch"].copy()))
-        ppo.random.set_state(torch.from_numpy(arrays["random"]["predict"].copy()))
-        if ppo.device.type == "cuda" and "cuda" in arrays["random"]:
+        trainer.random.set_state(torch.from_numpy(arrays["random"]["predict"].copy()))
+        if trainer.device.type == "cuda" and "cuda" in arrays["random"]:
             state = torch.from_numpy(arrays["random"]["cuda"].copy())
-            torch.cuda.set_rng_state(state, ppo.device)
+            torch.cuda.set_rng_state(state, trainer.device)
     except (KeyError, RuntimeError, TypeError) as error:
         raise CheckpointError(f"{checkpoint.path / 'random.safetensors'}: {error}") from None
+    trainer.add_ons.set_state(arrays, checkpoint.path)
     where = checkpoint.path / "facts.json"
-    ppo.iteration = _count(facts, "iteration", where)
-    ppo.steps = _count(facts, "steps", where)
-    if ppo.steps != checkpoint.step:
-        raise CheckpointError(f"{where}: steps is {ppo.steps}, the manifest says {checkpoint.step}")
-    ppo.episodes = _count(facts, "episodes", where)
-    ppo.seconds = _seconds(facts.get("seconds"), where)
-    ppo.recent.clear()
-    ppo.recent.extend(_pairs(facts.get("recent"), where))
+    trainer.iteration = _count(facts, "iteration", where)
+    trainer.steps = _count(facts, "steps", where)
+    if trainer.steps != checkpoint.step:
+        raise CheckpointError(
+            f"{where}: steps is {trainer.steps}, the manifest says {checkpoint.step}"
+        )
+    trainer.episodes = _count(facts, "episodes", where)
+    trainer.seconds = _seconds(facts.get("seconds"), where)
+    trainer.recent.clear()
+    trainer.recent.extend(_pairs(facts.get("recent"), where))
 
 
 def load_agent(
@@ -126,24 +137,22 @@ def load_agent(
     policy: nn.Module | None = None,
     device: torch.device | None = None,
     which: str = "latest",
-) -> tuple[Agent, Config, type[Env] | str]:
+) -> tuple[Agent, AgentConfig, type[Env] | str]:
     """Only what acts, from a checkpoint: the agent, the configuration and the environment.
 
     Raises:
-        CheckpointError, ValueError: see `PPO.load`.
+        CheckpointError, ValueError: see `Trainer.load`.
     """
     checkpoint = load_checkpoint(locate(path, which))
-    config = config_of(checkpoint)
+    config = config_of(checkpoint, AgentConfig)
     chosen = chosen_env(config, env)
     assert not isinstance(chosen, BaseVecEnv)
     spaces = spaces_of(chosen, config)
     device = device or torch.device("cpu")
     if policy is None:
         _check_model(checkpoint, config, spaces)
-        policy = configured_policy(config, *spaces)
-    else:
-        add_return_normalizer(policy, config)
-    load_weights(policy, checkpoint)
+        policy = new_network(config.policy, *spaces)
+    load_weights(policy, checkpoint, optional=TRAINING_ONLY)
     distribution = getattr(policy, "distribution", None) or distribution_for(
         spaces[1], config.policy.squash
     )
@@ -166,8 +175,8 @@ def locate(path: Path, which: str = "latest") -> Path:
     return find_checkpoint(path, which)
 
 
-def config_of(checkpoint: Checkpoint) -> Config:
-    """The configuration in a checkpoint.
+def config_of(checkpoint: Checkpoint, kind: type[C]) -> C:
+    """The configuration in a checkpoint: `kind` is that of its algorithm, or `AgentConfig`.
 
     Raises:
         CheckpointError: missing or not valid.
@@ -177,7 +186,7 @@ def config_of(checkpoint: Checkpoint) -> Config:
     if not isinstance(text, str):
         raise CheckpointError(f"{where} has no configuration")
     try:
-        return Config().replaced(parsed_config(text.encode(), "its configuration"))
+        return kind().replaced(parsed_config(kind, text.encode(), "its configuration"))
     except ValueError as error:  # an unpaired surrogate too
         raise CheckpointError(f"{where}: {error}") from None
 
@@ -210,16 +219,16 @@ def load_weights(policy: nn.Module, checkpoint: Checkpoint, optional: str = "") 
             tensor.copy_(torch.from_numpy(arrays[name].copy()))
 
 
-def _put_optimizer(ppo: PPO, checkpoint: Checkpoint) -> None:
+def _put_optimizer(trainer: Trainer, checkpoint: Checkpoint) -> None:
     where = checkpoint.path / "optimizer.safetensors"
     arrays = checkpoint.arrays["optimizer"]
-    for name, tensor in _optimizer_tensors(ppo).items():
+    for name, tensor in trainer.optimizer_tensors().items():
         if name not in arrays:
             raise CheckpointError(f"{where} has no entry {name}")
         _check_tensor(arrays[name], tensor, name, where)
         tensor.copy_(torch.from_numpy(arrays[name].copy()))
     facts = checkpoint.path / "facts.json"
-    ppo.optimizer.count = _count(checkpoint.facts, "optimizer_steps", facts)
+    trainer.optimizer_steps = _count(checkpoint.facts, "optimizer_steps", facts)
 
 
 def check_finite(policy: nn.Module, checkpoint: Checkpoint) -> None:
@@ -233,17 +242,6 @@ def check_finite(policy: nn.Module, checkpoint: Checkpoint) -> None:
                 raise CheckpointError(f"{where}: {name} has numbers that are not finite")
 
 
-def _optimizer_tensors(ppo: PPO) -> dict[str, torch.Tensor]:
-    """Views of the optimiser's moments, by parameter."""
-    adam = ppo.optimizer
-    names = [name for name, p in ppo.policy.named_parameters() if p.requires_grad]
-    return {
-        f"{name}.{moment}": piece
-        for moment in ("exp_avg", "exp_avg_sq")
-        for name, piece in zip(names, torch.split(getattr(adam, moment), adam.sizes), strict=True)
-    }
-
-
 def _check_tensor(array: np.ndarray, like: torch.Tensor, name: str, where: Path) -> None:
     dtype = torch.from_numpy(array[:0] if array.ndim else array).dtype
     if array.shape != tuple(like.shape) or dtype != like.dtype:
@@ -254,7 +252,7 @@ def _check_tensor(array: np.ndarray, like: torch.Tensor, name: str, where: Path)
 
 
 def _check_fits(
-    checkpoint: Checkpoint, config: Config, env: str | type[Env] | BaseVecEnv | None
+    checkpoint: Checkpoint, config: BaseConfig, env: str | type[Env] | BaseVecEnv | None
 ) -> None:
     """Compare sizes in the configuration with the arrays, before anything is allocated for them."""
     chosen = chosen_env(config, env)
@@ -269,7 +267,7 @@ def _check_fits(
         )
 
 
-def _check_model(checkpoint: Checkpoint, config: Config, spaces: tuple[Any, Any]) -> None:
+def _check_model(checkpoint: Checkpoint, config: BaseConfig, spaces: tuple[Any, Any]) -> None:
     """Raise CheckpointError unless layers of the sizes in `config` are in the file."""
     arrays = checkpoint.arrays.get("model", {})
     for k, size in enumerate(config.policy.hidden):
@@ -294,7 +292,7 @@ class UnregisteredEnvError(ValueError):
 
 
 def chosen_env(
-    config: Config, env: str | type[Env] | BaseVecEnv | None
+    config: BaseConfig, env: str | type[Env] | BaseVecEnv | None
 ) -> str | type[Env] | BaseVecEnv:
     """`env`, or the environment that `config` names, if that is a built-in or registered one.
 
@@ -311,7 +309,7 @@ def chosen_env(
         raise UnregisteredEnvError(config.env.id) from None
 
 
-def spaces_of(env: str | type[Env], config: Config) -> tuple[Any, Any]:
+def spaces_of(env: str | type[Env], config: BaseConfig) -> tuple[Any, Any]:
     """Observation and action space of an environment with the parameters in `config`."""
     from operant.compiler.spec.rules import Rules
 
