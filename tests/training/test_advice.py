@@ -82,7 +82,7 @@ def test_arguments_of_learn_by_the_names_of_others(ppo: PPO, arguments: Any, mes
 
 def test_predict_says_that_it_returns_the_actions_alone(ppo: PPO) -> None:
     """Nothing can be raised for ``action, state = predict(obs)``: two actions unpack as well."""
-    assert "not\n        ``action, state = ...``" in (PPO.predict.__doc__ or "")
+    assert "not ``action, state = ...``" in (PPO.predict.__doc__ or "")
 
 
 def test_what_a_trainer_looks_like(ppo: PPO) -> None:

@@ -73,7 +73,7 @@ def test_what_is_saved_here_comes_before_a_run_of_that_name(runs: list[str]) -> 
 
 def test_latest_is_the_last_run_and_no_folder(runs: list[str]) -> None:
     ppo = small(seed=7)
-    with pytest.raises(ValueError, match=r"'latest' is the last run to PPO\.load; save to"):
+    with pytest.raises(ValueError, match=r"'latest' is the last run to load\(\); save to"):
         ppo.save("latest")
     ppo.save("./latest")
     assert PPO.load("latest").config.run.seed == 1

@@ -18,7 +18,7 @@ from operant.runs.checkpoint import CheckpointError
 from operant.training.guard import NonFiniteError
 
 _GROUP = "add_on_"
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
+_NAME = re.compile(r"[a-z][a-z_]{0,40}")
 
 
 class AddOn:
@@ -65,7 +65,7 @@ class AddOns:
                 raise TypeError(f"add_ons must be objects of operant.training.add_on, got {one!r}")
             if not _NAME.fullmatch(one.name):
                 raise ValueError(
-                    f"an add-on's name must be a lower-case word, got {one.name!r} of {one!r}"
+                    f"an add-on's name must be lower-case letters and _, {one!r} has {one.name!r}"
                 )
         names = [one.name for one in add_ons]
         if len(set(names)) < len(names):
