@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from operant import Callback
 from operant.models import PPO
 from operant.ppo.evaluate import evaluate
-from operant.training.callbacks import Callback
 from operant.vector.native import load
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -93,6 +94,8 @@ def test_a_checkpoint_is_read_with_its_own_sections(tmp_path: Any) -> None:
     assert Curious.load(tmp_path).config.curiosity.weight == 0.25
     with pytest.raises(ValueError, match=r"there is no section \[curiosity\]"):
         PPO.load(tmp_path)
+    plain = PPO("CartPole-v1", Config(), weight=0.5, **options)
+    assert copy.deepcopy(plain).config.curiosity.weight == 0.5
 
 
 def test_what_acts_needs_no_section_of_an_algorithm() -> None:

@@ -12,6 +12,7 @@ from operant.lang.env import Env
 from operant.runs.checkpoint import Checkpoint, CheckpointError
 from operant.runs.directory import find_run, list_runs
 from operant.training.add_on import AddOn
+from operant.training.config import BaseConfig
 from operant.training.snapshot import locate, restored, snapshot
 from operant.vector.copies import env_of
 
@@ -64,11 +65,12 @@ def find_saved(path: str | Path) -> Path:
 
 def description(trainer: Trainer, key: type[Env] | str) -> tuple[Any, ...]:
     """All that `made_again` needs to know of a trainer; `key` stands for its environment class."""
-    return type(trainer), key, trainer.policy, tuple(trainer.add_ons), *snapshot(trainer)
+    kinds = type(trainer), type(trainer.config)
+    return kinds, key, trainer.policy, tuple(trainer.add_ons), *snapshot(trainer)
 
 
 def made_again(
-    cls: type[T],
+    kinds: tuple[type[T], type[BaseConfig]],
     key: type[Env] | str,
     policy: nn.Module,
     add_ons: Sequence[AddOn],
@@ -77,4 +79,5 @@ def made_again(
 ) -> T:
     """The trainer that `description` describes, with a batch of its own."""
     checkpoint = Checkpoint(Path("a copy of a trainer"), facts["steps"], arrays, facts)
-    return restored(cls, checkpoint, env_of(key), policy, {}, add_ons)
+    cls, config = kinds
+    return restored(cls, checkpoint, env_of(key), policy, {}, add_ons, config)

@@ -76,9 +76,11 @@ def restored(
     policy: nn.Module | None,
     options: Mapping[str, Any],
     add_ons: Sequence[AddOn] = (),
+    kind: type[BaseConfig] | None = None,
 ) -> T:
-    """The trainer in a checkpoint; see `Trainer.load`."""
-    config = config_of(checkpoint, cls.config_type)
+    """The trainer in a checkpoint; see `Trainer.load`. `kind`: its configuration has more sections
+    than the algorithm's own."""
+    config = config_of(checkpoint, kind or cls.config_type)
     if policy is None:
         _check_fits(checkpoint, config, env)
     make: Any = cls  # an algorithm's constructor, see `Trainer`
