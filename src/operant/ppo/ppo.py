@@ -167,11 +167,11 @@ class PPO(Trainer):
         """Which engine executes the loop."""
         return self.engine.name
 
-    def keep(self) -> None:
+    def back_up(self) -> None:
         """The engine knows what its iteration changes."""
         self.engine.keep()
 
-    def undo(self) -> None:
+    def roll_back(self) -> None:
         """Put it back."""
         self.engine.undo()
 

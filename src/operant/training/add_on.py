@@ -99,12 +99,12 @@ class AddOns:
                 raise NonFiniteError(f"add-on {one.name}", trainer.iteration, None, detail)
         return figures
 
-    def keep(self) -> None:
-        """Remember their states, for `undo`."""
+    def back_up(self) -> None:
+        """Remember their states, for `roll_back`."""
         self._before = [one.state() for one in self._all]
 
-    def undo(self) -> None:
-        """Put back what `keep` remembered."""
+    def roll_back(self) -> None:
+        """Put back what `back_up` remembered."""
         for one, state in zip(self._all, self._before, strict=True):
             one.set_state(state)
 

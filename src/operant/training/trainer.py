@@ -78,7 +78,10 @@ class Trainer:
     engine_name: str = "eager"
     """How the loop is executed."""
     engine_reason: str = "the only one"
+    optimizer_steps: int = 0
+    """Steps that the optimiser has taken."""
     buffer: Any
+    """The rollout: ``len(buffer)`` is the steps of an iteration."""
 
     def __init__(
         self,
@@ -131,9 +134,6 @@ class Trainer:
         """A policy, new or the user's, with what the algorithm wants besides."""
         return policy
 
-    optimizer_steps = 0
-    """Steps that the optimiser has taken."""
-
     def optimizer_tensors(self) -> dict[str, Tensor]:
         """What the optimiser remembers, by name; not copies: loading writes into them."""
         return {}
@@ -149,14 +149,14 @@ class Trainer:
             ValueError: a missing entry or a wrong shape.
         """
 
-    def keep(self) -> None:
+    def back_up(self) -> None:
         """Remember, before an iteration, what it changes in policy and optimiser."""
         self._before = [tensor.clone() for tensor in self._trained()]
         self._steps_before = self.optimizer_steps
 
     @torch.no_grad()
-    def undo(self) -> None:
-        """Put back what `keep` remembered."""
+    def roll_back(self) -> None:
+        """Put back what `back_up` remembered."""
         for tensor, good in zip(self._trained(), self._before, strict=True):
             tensor.copy_(good)
         self.optimizer_steps = self._steps_before
@@ -246,15 +246,15 @@ class Trainer:
     def _iterate(self, total: int, callbacks: list[Callback]) -> None:
         guarded = self.config.run.nan_guard
         if guarded:
-            self.keep()
-            self.add_ons.keep()
+            self.back_up()
+            self.add_ons.back_up()
         try:
             figures = self.iterate(total, callbacks)
             figures |= self.add_ons.update(self, guarded)
         except NonFiniteError:
             if guarded:
-                self.undo()
-                self.add_ons.undo()
+                self.roll_back()
+                self.add_ons.roll_back()
             raise
         now = time.perf_counter()
         self.iteration += 1
