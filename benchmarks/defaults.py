@@ -28,7 +28,7 @@ from operant.bench.frame import frame, write_json
 from operant.ppo.config import Config
 from operant.ppo.config_file import parsed_settings, shipped_config
 from operant.ppo.evaluate import evaluate, evaluation_env
-from operant.ppo.trainer import PPO
+from operant.ppo.ppo import PPO
 
 CLASSIC = (
     "CartPole-v1",

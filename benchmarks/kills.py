@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "ppo"))
+sys.path.insert(0, str(ROOT / "tests" / "training"))
 from test_kill import ITERATIONS, VALUES, Server, assert_equal, end_of  # noqa: E402
 
 

@@ -35,7 +35,7 @@ from operant.bench.frame import frame as result_frame  # noqa: E402
 from operant.bench.frame import write_json  # noqa: E402
 from operant.monitor.frame import frame  # noqa: E402
 from operant.monitor.source import Source  # noqa: E402
-from operant.ppo.trainer import METRICS  # noqa: E402
+from operant.ppo.ppo import METRICS  # noqa: E402
 from operant.runs.directory import Run, find_run  # noqa: E402
 from operant.runs.hardware import HARDWARE, Hardware  # noqa: E402
 from operant.runs.metrics_file import MetricsReader, MetricsWriter  # noqa: E402

@@ -32,11 +32,11 @@ from solve import SEEDS, WANTED
 from operant.bench import ppo as ppo_bench
 from operant.bench.peers import Setting
 from operant.models import PPO
-from operant.ppo.callbacks import Callback
 from operant.ppo.config import Config
 from operant.ppo.evaluate import evaluate
 from operant.runs.checkpoint import latest_checkpoint, load_checkpoint
 from operant.runs.directory import find_run
+from operant.training.callbacks import Callback
 
 DEVICE = "cuda"
 Records = list[dict[str, Any]]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from operant.ppo.session import _info
 from operant.runs.directory import Run
 from operant.toolchain.git import git_commit, is_tracked
+from operant.training.session import _info
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 

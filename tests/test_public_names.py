@@ -9,8 +9,8 @@ import sys
 import pytest
 
 import operant
-from operant.ppo.callbacks import Callback
-from operant.ppo.trainer import PPO
+from operant.ppo.ppo import PPO
+from operant.training.callbacks import Callback
 
 
 def test_the_names_people_look_for_are_at_the_top() -> None:

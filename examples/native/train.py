@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from operant import Callback
 from operant.models import PPO
-from operant.ppo.callbacks import Callback
 from operant.ppo.evaluate import evaluate
 from operant.vector.native import load
 

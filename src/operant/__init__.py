@@ -28,18 +28,18 @@ from operant.version import __version__
 if TYPE_CHECKING:
     from operant import buffers, envs, lang, models, utils
     from operant.lang.env import Env
-    from operant.ppo.callbacks import Callback
     from operant.ppo.config import Config
-    from operant.ppo.trainer import PPO
+    from operant.ppo.ppo import PPO
+    from operant.training.callbacks import Callback
     from operant.vector.env import VecEnv
     from operant.vector.inspect import inspect
     from operant.vector.make import make
 
 _ATTRIBUTES = {
-    "Callback": "operant.ppo.callbacks",
+    "Callback": "operant.training.callbacks",
     "Config": "operant.ppo.config",
     "Env": "operant.lang.env",
-    "PPO": "operant.ppo.trainer",
+    "PPO": "operant.ppo.ppo",
     "VecEnv": "operant.vector.env",
     "inspect": "operant.vector.inspect",
     "make": "operant.vector.make",

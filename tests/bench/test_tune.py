@@ -11,7 +11,7 @@ from operant.bench import tune
 from operant.bench.grid import Cell
 from operant.bench.training import Round
 from operant.bench.tune import Measured, measure, planned, ranked, record
-from operant.ppo.guard import NonFiniteError
+from operant.training.guard import NonFiniteError
 
 STEPS = 100
 

@@ -14,7 +14,7 @@ from operant.bench.verify import Criterion, record, verify
 from operant.envs.classic.cartpole import CartPole
 from operant.envs.classic.pendulum import Pendulum
 from operant.ppo.config_file import resolved
-from operant.ppo.guard import NonFiniteError
+from operant.training.guard import NonFiniteError
 
 BASE = resolved("CartPole-v1", {"env.num_envs": 8, "ppo.num_steps": 16, "policy.hidden": [8]})
 

@@ -15,8 +15,8 @@ import pytest
 
 from operant.cli import main
 from operant.ppo.config_file import resolved
+from operant.ppo.ppo import PPO
 from operant.ppo.session import Session
-from operant.ppo.trainer import PPO
 from operant.runs.control import trainer_of
 from operant.runs.directory import Run
 from operant.toolchain import paths

@@ -18,11 +18,11 @@ from PIL import Image
 
 from operant.cli import main
 from operant.cli.target import code_to_name
-from operant.ppo.recorder import Recorder
 from operant.ppo.session import Session
 from operant.runs.checkpoint import list_checkpoints
 from operant.runs.directory import Run, find_run
 from operant.toolchain import paths
+from operant.training.recorder import Recorder
 
 ROOT = Path(__file__).parents[2]
 SMALL = ["--set", "env.backend=reference", "--set", "env.num_envs=8", "--set", "ppo.num_steps=16"]

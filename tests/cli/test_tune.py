@@ -148,7 +148,7 @@ def test_a_base_that_breaks_ends_with_exit_code_3(
     tune: Tune, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from operant.bench import verify
-    from operant.ppo.guard import NonFiniteError
+    from operant.training.guard import NonFiniteError
 
     def breaks(ppo: object, text: str) -> None:
         raise NonFiniteError("reward", 3, 0, "it is nan")

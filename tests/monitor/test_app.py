@@ -16,7 +16,7 @@ from operant.monitor import app as screens
 from operant.monitor.app import Confirm, Help, MonitorApp, RunScreen, RunsScreen
 from operant.monitor.plot import Plot
 from operant.monitor.source import Source, View
-from operant.ppo.trainer import METRICS
+from operant.ppo.ppo import METRICS
 from operant.runs.directory import Run
 from operant.runs.logs import CsvLog
 from operant.runs.metrics_file import MetricsWriter

@@ -16,7 +16,7 @@ import pytest
 from textual.pilot import Pilot
 
 from operant.monitor.app import MonitorApp
-from operant.ppo.trainer import METRICS
+from operant.ppo.ppo import METRICS
 from operant.runs import metrics_file
 from operant.runs.directory import Run
 from operant.runs.logs import CsvLog

@@ -17,9 +17,9 @@ from gymnasium.spaces import Box, Discrete
 import operant
 from operant.lang import where
 from operant.models import PPO
-from operant.ppo.callbacks import Callback
-from operant.ppo.guard import NonFiniteError
-from operant.ppo.snapshot import snapshot
+from operant.training.callbacks import Callback
+from operant.training.guard import NonFiniteError
+from operant.training.snapshot import snapshot
 
 pytestmark = pytest.mark.filterwarnings("ignore:(invalid|overflow|divide):RuntimeWarning")
 ON_CARD = torch.cuda.is_available()

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from operant.models import PPO
-from operant.ppo.callbacks import Callback
+from operant.training.callbacks import Callback
 
 pytestmark = [
     pytest.mark.gpu,

@@ -12,8 +12,8 @@ from gymnasium.spaces import Box, Discrete
 import operant
 from operant.lang import to_float
 from operant.models import PPO
-from operant.ppo.callbacks import Callback
-from operant.ppo.guard import NonFiniteError
+from operant.training.callbacks import Callback
+from operant.training.guard import NonFiniteError
 
 pytestmark = [
     pytest.mark.usefixtures("interpreter"),
@@ -354,7 +354,7 @@ def test_a_compiler_or_a_driver_that_refuses(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("seed", [0, 0x9234567890ABCDEF])
 def test_the_policys_numbers_are_those_of_the_cpu(size: int, seed: int) -> None:
     from operant.ppo.kernels.triton.noise import fill_uniforms_triton
-    from operant.ppo.noise import fill_uniforms
+    from operant.training.noise import fill_uniforms
 
     ours, theirs = torch.empty(3, 37, size), np.empty((3, 37, size), np.float32)
     for first in (0, 2**33 + 7):

@@ -14,8 +14,8 @@ from torch import nn
 import operant
 from operant.lang import where
 from operant.models import PPO
-from operant.ppo.guard import NonFiniteError
-from operant.ppo.noise import shuffled
+from operant.training.guard import NonFiniteError
+from operant.training.noise import shuffled
 
 SMALL = {
     "num_envs": 6,

@@ -12,10 +12,11 @@ import operant
 from operant.models.distributions import distribution_for
 from operant.ppo import evaluate as module
 from operant.ppo import export
-from operant.ppo.agent import Agent
-from operant.ppo.config import Config, EnvConfig
+from operant.ppo.config import Config
 from operant.ppo.evaluate import evaluate, evaluation_env
 from operant.ppo.policy import configured_policy
+from operant.training.agent import Agent
+from operant.training.config import EnvConfig
 
 
 class Endless(operant.Env):

@@ -11,16 +11,16 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 import operant
-from operant.ppo.callbacks import Callback, only_watches
 from operant.ppo.config_file import resolved
 from operant.ppo.evaluator import EVAL_METRICS, Evaluator
-from operant.ppo.recorder import Recorder
+from operant.ppo.ppo import METRICS, PPO
 from operant.ppo.session import Session
-from operant.ppo.trainer import METRICS, PPO
 from operant.runs.checkpoint import list_checkpoints, load_checkpoint, read_best
 from operant.runs.directory import Run, find_run
 from operant.runs.metrics_file import MetricsReader
 from operant.toolchain import paths
+from operant.training.callbacks import Callback, only_watches
+from operant.training.recorder import Recorder
 
 ROLLOUT = 8 * 16
 VALUES = {

@@ -20,10 +20,10 @@ from operant.lang import where
 from operant.models import PPO
 from operant.models.actor_critic import ActorCritic, ContinuousActorCritic
 from operant.models.distributions import masked
-from operant.ppo.callbacks import Callback
 from operant.ppo.engines.fused_scope import MOST_NEURONS_IN_BF16, why_not_fused_on_card
-from operant.ppo.guard import NonFiniteError
 from operant.ppo.loss import Loss, normalized, ppo_loss
+from operant.training.callbacks import Callback
+from operant.training.guard import NonFiniteError
 
 pytestmark = pytest.mark.filterwarnings("ignore:(invalid|overflow|divide):RuntimeWarning")
 Tasks = dict[str, type[operant.Env]]

@@ -17,7 +17,7 @@ from torch import nn
 
 import operant
 from operant.models import PPO
-from operant.ppo.callbacks import Callback
+from operant.training.callbacks import Callback
 
 Tasks = dict[str, type[operant.Env]]
 ROLLOUT = 7 * 13
@@ -224,7 +224,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 
 from operant.models import PPO
-from operant.ppo.threads import Threads
+from operant.training.threads import Threads
 
 faulthandler.dump_traceback_later(110, exit=True)
 submit, run_all = ThreadPoolExecutor.submit, Threads.map

@@ -18,8 +18,8 @@ from gymnasium.spaces import Box, Discrete
 import operant
 from operant.lang import where
 from operant.models import PPO
-from operant.ppo.callbacks import Callback
-from operant.ppo.guard import NonFiniteError
+from operant.training.callbacks import Callback
+from operant.training.guard import NonFiniteError
 
 Tasks = dict[str, type[operant.Env]]
 ROLLOUT = 7 * 13

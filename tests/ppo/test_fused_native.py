@@ -14,8 +14,8 @@ import torch
 import operant
 from operant.models import PPO
 from operant.ppo.engines import choose
-from operant.ppo.guard import NonFiniteError
 from operant.ppo.job import Episodes
+from operant.training.guard import NonFiniteError
 from operant.vector.native import load
 
 WALK, SNAKE = "tests/vector/native/walk.c", "examples/native/snake.c"

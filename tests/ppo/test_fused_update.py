@@ -15,8 +15,8 @@ from torch import Tensor, nn
 import operant
 from operant.models import PPO
 from operant.ppo.adam import Adam
-from operant.ppo.callbacks import Callback
 from operant.ppo.kernels.cpu.shuffle import bits_for, shuffle_keys, shuffled_place
+from operant.training.callbacks import Callback
 
 Tasks = dict[str, type[operant.Env]]
 # PPO without what the defaults add to it: nothing normalised, no entropy, one learning rate.

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 import operant
 from operant.models import PPO
-from operant.ppo.callbacks import Callback
-from operant.ppo.guard import NonFiniteError
+from operant.training.callbacks import Callback
+from operant.training.guard import NonFiniteError
 
 pytestmark = [
     pytest.mark.gpu,

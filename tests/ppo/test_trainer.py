@@ -14,9 +14,9 @@ from torch import nn
 import operant
 from operant.lang import where
 from operant.models import PPO
-from operant.ppo.callbacks import Callback
-from operant.ppo.guard import NonFiniteError
-from operant.ppo.trainer import METRICS
+from operant.ppo.ppo import METRICS
+from operant.training.callbacks import Callback
+from operant.training.guard import NonFiniteError
 
 SMALL = {
     "num_envs": 8,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import operant
 from operant.models import PPO
-from operant.ppo.callbacks import WindowCallback
+from operant.training.callbacks import WindowCallback
 from operant.utils import Window, WindowMetrics, chosen_infos
 
 

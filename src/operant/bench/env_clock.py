@@ -20,7 +20,7 @@ from operant.vector.env import VecEnv
 from operant.vector.step_clocks import Timed, timed_on_card, timed_on_host
 
 if TYPE_CHECKING:
-    from operant.ppo.trainer import PPO
+    from operant.ppo.ppo import PPO
 
 _LINE = 8  # int64 of a cache line: what two threads write to is never in one
 _SECONDS, _NANOSECONDS, _SUM, _CALLS, _ADDRESS, _CLOCK = range(6)  # of a line

@@ -15,12 +15,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from operant.bench.peers import Setting, Trainer, find_peer
-from operant.ppo.callbacks import Callback
-from operant.ppo.config import ENGINES
+from operant.training.callbacks import Callback
+from operant.training.config import ENGINES
 from operant.vector.registry import get_env
 
 if TYPE_CHECKING:
-    from operant.ppo.trainer import PPO
+    from operant.ppo.ppo import PPO
 
 
 PARTS = ("collect", "advantages", "update")

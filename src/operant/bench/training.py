@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from operant.bench.env_clock import clock_for
-from operant.ppo.callbacks import Callback
+from operant.training.callbacks import Callback
 
 if TYPE_CHECKING:
     from operant.lang.env import Env
     from operant.ppo.config import Config
-    from operant.ppo.trainer import PPO
+    from operant.ppo.ppo import PPO
 
 PARTS = ("env", "policy", "advantages", "update", "other")
 """Of the time of training; ``policy`` is a rollout less its environments."""
@@ -57,7 +57,7 @@ class TimedTrainer:
     def __init__(
         self, env: type[Env], config: Config, evaluations: Evaluations | None = None
     ) -> None:
-        from operant.ppo.trainer import PPO
+        from operant.ppo.ppo import PPO
 
         self.ppo = PPO(env, config)
         self.rollout = len(self.ppo.engine.buffer)

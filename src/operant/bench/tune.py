@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from operant.bench.grid import Cell
 from operant.bench.rounds import Rounds
 from operant.bench.training import Round
-from operant.ppo.guard import NonFiniteError
+from operant.training.guard import NonFiniteError
 
 FOR_ALL = 0.75
 """Share of the budget for rounds that every cell gets."""

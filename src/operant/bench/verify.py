@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from operant.bench.tune import Measured
-from operant.ppo.callbacks import Callback
 from operant.ppo.config import Config
-from operant.ppo.guard import NonFiniteError
+from operant.training.callbacks import Callback
+from operant.training.guard import NonFiniteError
 
 if TYPE_CHECKING:
     from operant.lang.env import Env
-    from operant.ppo.trainer import PPO
+    from operant.ppo.ppo import PPO
 
 SHARE = 0.9
 """Of the base's progress that a candidate must make where there is no threshold."""
@@ -164,7 +164,7 @@ def _try(
 
 
 def _open(env: type[Env], config: Config) -> PPO:
-    from operant.ppo.trainer import PPO
+    from operant.ppo.ppo import PPO
 
     return PPO(env, config)
 

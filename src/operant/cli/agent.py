@@ -10,9 +10,9 @@ from operant.cli.screen import UserError, mistakes
 
 if TYPE_CHECKING:
     from operant.lang.env import Env
-    from operant.ppo.agent import Agent
-    from operant.ppo.config import Config
     from operant.runs.directory import Run
+    from operant.training.agent import Agent
+    from operant.training.config import BaseConfig
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Opened:
     """An agent, and what it was trained on."""
 
     agent: Agent
-    config: Config
+    config: BaseConfig
     env: type[Env] | str
     checkpoint: Path
 
@@ -32,7 +32,7 @@ def open_agent(name: str, checkpoint: str = "latest", env: str = "") -> Opened:
         UserError: there is none, or it is damaged.
     """
     from operant.cli.target import code_to_name, load_env
-    from operant.ppo.snapshot import UnregisteredEnvError, load_agent
+    from operant.training.snapshot import UnregisteredEnvError, load_agent
 
     with mistakes():
         run, found = find_policy(name, checkpoint)
@@ -52,7 +52,7 @@ def find_policy(name: str, checkpoint: str = "latest") -> tuple[str, Path]:
     Raises:
         UserError, ValueError: there is none.
     """
-    from operant.ppo.snapshot import locate
+    from operant.training.snapshot import locate
 
     path = Path(name)
     if name != "latest" and (path / "manifest.json").is_file() and checkpoint != "latest":

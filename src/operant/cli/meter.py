@@ -51,7 +51,7 @@ def follow(doing: Generator[str, None, T], total: int) -> T:
 @contextmanager
 def training_mistakes() -> Iterator[None]:
     """As `mistakes`; and a number that is not finite ends the command with exit code 3."""
-    from operant.ppo.guard import NonFiniteError
+    from operant.training.guard import NonFiniteError
 
     try:
         with mistakes():

@@ -146,7 +146,7 @@ def _job(
         env = env_name(env)
         job = Job(load_env(env), resolved(env, values, {"env.id": env}))
     with errors.status("starting: loading PyTorch"):
-        import operant.ppo.trainer  # noqa: F401  (seconds, the first time)
+        import operant.ppo.ppo  # noqa: F401  (seconds, the first time)
     return job
 
 

@@ -26,9 +26,9 @@ from operant.cli.train_report import Advice, print_report, saved
 from operant.cli.train_signals import Signals
 
 if TYPE_CHECKING:
-    from operant.ppo.evaluate import Evaluated
-    from operant.ppo.init_from import Origin
     from operant.ppo.session import Session
+    from operant.training.episodes import Evaluated
+    from operant.training.init_from import Origin
 
 EXAMPLE = "Example:  operant train CartPole --seed 1 --num-envs 64 --learning-rate 1e-3"
 _SHORT_FOR = {
@@ -276,7 +276,7 @@ def _started(given: Given, values: dict[str, Any], run_id: str) -> Session:
 
 def _origin(given: Given) -> Origin:
     from operant.cli.agent import find_policy
-    from operant.ppo.init_from import Origin
+    from operant.training.init_from import Origin
 
     run, path = find_policy(given.init_from, given.checkpoint)
     return Origin.read(path, run)
@@ -362,7 +362,7 @@ def _introduce(session: Session, briefly: bool) -> None:
 def _learn(session: Session, advice: Advice) -> None:
     from operant.backends.author_mistake import env_mistake
     from operant.cli.progress import TrainProgress
-    from operant.ppo.guard import NonFiniteError
+    from operant.training.guard import NonFiniteError
 
     try:
         with TrainProgress(session.ppo) as progress:

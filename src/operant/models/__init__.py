@@ -14,7 +14,7 @@ if TYPE_CHECKING:
         policy_for,
     )
     from operant.models.distributions import Distribution, distribution_for
-    from operant.ppo.trainer import PPO
+    from operant.ppo.ppo import PPO
 
 _HOMES = {
     "ActorCritic": "operant.models.actor_critic",
@@ -24,7 +24,7 @@ _HOMES = {
     "Distribution": "operant.models.distributions",
     "distribution_for": "operant.models.distributions",
     "RunningNormalizer": "operant.buffers.normalizer",
-    "PPO": "operant.ppo.trainer",
+    "PPO": "operant.ppo.ppo",
 }
 
 __all__ = [

@@ -10,9 +10,9 @@ from torch import nn
 
 from operant.compiler.spec.native_rules import is_native
 from operant.lang.env import Env
-from operant.ppo.config import Config, dotted_name
-from operant.ppo.config_file import resolved
+from operant.ppo.config import Config
 from operant.toolchain.gpus import why_not_cuda
+from operant.training.config_file import resolved
 from operant.vector.base import BaseVecEnv
 from operant.vector.choose_backend import host_backend
 from operant.vector.foreign import not_an_env
@@ -66,10 +66,11 @@ def config_for(
             raise ValueError(f"env is {env!r}, but the configuration says {config.env.id!r}")
         name = config.env.id
     layers = [] if config is None else [_all_values(config)]
-    given = {dotted_name(key): value for key, value in options.items()}
+    kind = Config if config is None else type(config)
+    given = {kind.dotted_name(key): value for key, value in options.items()}
     if isinstance(env, BaseVecEnv):
         given = _with_batch(given, env)
-    return resolved(name, *layers, {"env.id": name, **given})
+    return resolved(kind, name, *layers, {"env.id": name, **given})
 
 
 def make_env(config: Config, env: str | type[Env] | BaseVecEnv, device: torch.device) -> BaseVecEnv:

@@ -1,154 +1,45 @@
-"""Configurations as TOML: the shipped ones, a user's file, and ``--set`` on the command line."""
+"""Configurations of PPO as TOML; see `operant.training.config_file`."""
 
 from __future__ import annotations
 
-import textwrap
-import tomllib
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from operant.ppo.config import Config, dotted_name, flattened, option_names
-from operant.runs.safe_toml import LARGEST_BYTES, parse_toml
-from operant.toolchain.files import read_bounded
+from operant.ppo.config import Config
+from operant.training import config_file
+from operant.training.config_file import to_toml
 
-_COLUMNS, _COMMENTS_AT = 80, 35
+__all__ = ["parsed_settings", "read_config", "resolved", "shipped_config", "to_toml"]
 
 
 def read_config(path: Path) -> dict[str, Any]:
     """Values of a TOML file, by dotted name.
 
     Raises:
-        ValueError: the file is missing or unreadable, not TOML, or has an unknown name or a bad
-            value; the message has the file's name.
+        ValueError: see `operant.training.config_file.read_config`.
     """
-    try:
-        with path.open("rb") as file:
-            data = file.read(LARGEST_BYTES + 1)
-    except OSError as error:
-        raise ValueError(f"cannot read {path}: {error.strerror}") from None
-    except ValueError as error:  # a name that no file can have
-        raise ValueError(f"cannot read {str(path)!r}: {error}") from None
-    return parsed_config(data, str(path))
-
-
-def read_run_config(path: Path) -> dict[str, Any]:
-    """As `read_config`, for the file in a run directory, which may come from anyone.
-
-    Raises:
-        ValueError: as `read_config`, or it is a symbolic link or not a plain file.
-    """
-    try:
-        return parsed_config(read_bounded(path, LARGEST_BYTES), str(path))
-    except OSError as error:
-        raise ValueError(f"cannot read {path}: {error.strerror}") from None
-
-
-def parsed_config(data: bytes, name: str) -> dict[str, Any]:
-    """Values of a TOML text, by dotted name; see `read_config`.
-
-    Values are checked one by one: whether they agree shows when all layers are there.
-    """
-    tables = parse_toml(data, name)
-    try:
-        values = flattened(tables)
-        Config().replaced_sections(values)
-    except RecursionError:
-        raise ValueError(f"{name} is nested too deeply for a configuration") from None
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
-    return values
+    return config_file.read_config(Config, path)
 
 
 def shipped_config(env_id: str) -> dict[str, Any]:
     """The tuned values for an environment, by dotted name; empty where there are none."""
-    name = env_id.removeprefix("operant:").removeprefix("operant/")
-    file = resources.files("operant.ppo").joinpath("configs", f"{name}.toml")
-    with suppress(OSError):  # a name too long for a file
-        if "/" not in name and "\\" not in name and file.is_file():
-            return parsed_config(file.read_bytes(), f"the shipped configuration of {name}")
-    return {}
+    return config_file.shipped_config(Config, env_id)
 
 
 def resolved(env_id: str, *layers: Mapping[str, Any]) -> Config:
     """Defaults, then the shipped values of the environment, then each layer in turn.
 
-    Values are by dotted name. Later ones win, parameters of the environment one by one.
-
     Raises:
         ValueError: an unknown name or a bad value.
     """
-    values: dict[str, Any] = {}
-    for layer in (shipped_config(env_id), {"env.id": env_id}, *layers):
-        params = layer.get("env.params", {})
-        if isinstance(params, Mapping):
-            values |= {f"env.params.{key}": value for key, value in params.items()}
-            layer = {name: value for name, value in layer.items() if name != "env.params"}
-        values |= layer
-    return Config().replaced(values)
+    return config_file.resolved(Config, env_id, *layers)
 
 
 def parsed_settings(settings: Iterable[str]) -> dict[str, Any]:
-    """``["ppo.clip=0.1", ...]`` as values by dotted name; values are written as in TOML, and a bare
-    word is a string.
+    """``["ppo.clip=0.1", ...]`` as values by dotted name.
 
     Raises:
         ValueError: not ``name=value``, or an unknown name.
     """
-    values: dict[str, Any] = {}
-    for setting in settings:
-        name, equals, text = setting.partition("=")
-        if not equals:
-            raise ValueError(f"--set takes name=value, such as ppo.clip=0.1, got {setting!r}")
-        values[dotted_name(name.strip())] = _parsed_value(text.strip())
-    return values
-
-
-def _parsed_value(text: str) -> Any:
-    with suppress(ValueError, RecursionError):  # of a value that is not TOML, or nested too deeply
-        table = tomllib.loads(f"value = {text}")
-        if len(table) == 1:  # else there was a line more
-            return table["value"]
-    return text
-
-
-def to_toml(config: Config, comments: bool = True) -> str:
-    """The configuration as TOML; reading it gives an equal one."""
-    help_texts = option_names()
-    lines: list[str] = []
-    for section, table in config.to_dict().items():
-        lines += ["", f"[{section}]"] if lines else [f"[{section}]"]
-        for key, value in table.items():
-            line = f"{key} = {_toml(value)}"
-            lines += _commented(line, help_texts[f"{section}.{key}"]) if comments else [line]
-    return "\n".join(lines) + "\n"
-
-
-def _commented(line: str, help_text: str) -> list[str]:
-    """A line with its comment beside it, and below where that has no room in 80 columns."""
-    texts = textwrap.wrap(help_text, _COLUMNS - _COMMENTS_AT - 2) if help_text else [""]
-    first, *rest = [f"# {text}" for text in texts]
-    return [f"{line:<{_COMMENTS_AT - 1}} {first}", *(" " * _COMMENTS_AT + text for text in rest)]
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return _toml_string(value)
-    if isinstance(value, list):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
-    if isinstance(value, dict):
-        inside = ", ".join(f"{_toml_string(key)} = {_toml(item)}" for key, item in value.items())
-        return "{ " + inside + " }" if inside else "{}"
-    if isinstance(value, int):
-        return f"{value:_}" if value >= 10_000 else str(value)
-    return repr(value)
-
-
-def _toml_string(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    plain = (c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped)
-    return '"' + "".join(plain) + '"'
+    return config_file.parsed_settings(Config, settings)

@@ -10,10 +10,10 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from operant.lang.env import Env
-from operant.ppo.agent import Agent
-from operant.ppo.config import EnvConfig
-from operant.ppo.noise import fill_uniforms
-from operant.ppo.threads import one_thread_an_operation
+from operant.training.agent import Agent
+from operant.training.config import EnvConfig
+from operant.training.noise import fill_uniforms
+from operant.training.threads import one_thread_an_operation
 from operant.vector.choose_backend import host_backend
 from operant.vector.env import VecEnv
 from operant.vector.registry import get_env

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from operant.ppo.callbacks import Callback
 from operant.ppo.evaluate import Evaluated, check_limit, evaluate_both
+from operant.training.callbacks import Callback
 
 if TYPE_CHECKING:
-    from operant.ppo.trainer import PPO
+    from operant.training.trainer import Trainer
 
 EVAL_METRICS = ("eval/return", "eval/return_std", "eval/length", "eval/sampled_return")
 """What an evaluation adds to the figures of its iteration: three of the greedy policy, one of the
@@ -26,23 +26,25 @@ class Evaluator(Callback):
         ValueError: no episodes are asked for, or they might never end for want of a time limit.
     """
 
-    def __init__(self, ppo: PPO) -> None:
+    metrics = EVAL_METRICS
+
+    def __init__(self, ppo: Trainer) -> None:
         if not ppo.config.run.eval_episodes:
             raise ValueError("run.eval_every needs run.eval_episodes of at least 1, got 0")
         check_limit(ppo.env.rules.env, ppo.config.env)
         self._every = ppo.config.run.eval_every
         self._look_ahead(ppo)
 
-    def _look_ahead(self, ppo: PPO) -> None:
+    def _look_ahead(self, ppo: Trainer) -> None:
         """Where the next iteration is not looked at, the one after it need not wait."""
-        self.watches_only = not self._due(ppo, ppo.steps + len(ppo.engine.buffer))
+        self.watches_only = not self._due(ppo, ppo.steps + len(ppo.buffer))
 
-    def _due(self, ppo: PPO, steps: int) -> bool:
-        before = steps - len(ppo.engine.buffer)
+    def _due(self, ppo: Trainer, steps: int) -> bool:
+        before = steps - len(ppo.buffer)
         last = steps >= ppo.config.run.total_steps
         return last or steps // self._every > before // self._every
 
-    def on_update(self, ppo: PPO, metrics: dict[str, float]) -> None:
+    def on_update(self, ppo: Trainer, metrics: dict[str, float]) -> None:
         """Add `EVAL_METRICS`, if it is time."""
         if self._due(ppo, ppo.steps):
             found = evaluated(ppo)
@@ -52,7 +54,7 @@ class Evaluator(Callback):
         self._look_ahead(ppo)
 
 
-def evaluated(ppo: PPO) -> Evaluated:
+def evaluated(ppo: Trainer) -> Evaluated:
     """``run.eval_episodes`` episodes with the policy as it is; always the same ones."""
     config, training = ppo.config, ppo.policy.training
     try:

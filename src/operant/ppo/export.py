@@ -10,14 +10,14 @@ from torch import Tensor
 
 from operant.lang.env import Env
 from operant.models.onnx import export_onnx, verify_onnx
-from operant.ppo.agent import Agent
-from operant.ppo.config import Config
 from operant.ppo.evaluate import evaluation_env, steps
+from operant.training.agent import Agent
+from operant.training.config import BaseConfig
 
 _ENVS, _STEPS = 16, 32
 
 
-def export_agent(agent: Agent, env: type[Env] | str, config: Config, path: Path) -> float:
+def export_agent(agent: Agent, env: type[Env] | str, config: BaseConfig, path: Path) -> float:
     """Write the policy to `path`; the largest difference that onnxruntime shows on observations of
     real episodes.
 

@@ -7,8 +7,9 @@ from typing import Any
 from gymnasium import spaces
 
 from operant.buffers.normalizer import RunningNormalizer
-from operant.models.actor_critic import ActorCritic, policy_for
+from operant.models.actor_critic import ActorCritic
 from operant.ppo.config import Config
+from operant.training.network import new_network
 
 
 def configured_policy(
@@ -16,22 +17,10 @@ def configured_policy(
 ) -> ActorCritic:
     """A new network for these spaces, with the normalisers that `config` asks for.
 
-    Only numbers are normalised: a Discrete observation is one of several, not more or less.
-
     Raises:
         ValueError: spaces or options that do not fit together.
     """
-    p = config.policy
-    policy = policy_for(
-        observation_space,
-        action_space,
-        hidden=p.hidden,
-        activation=p.activation,
-        shared=p.shared,
-        normalize_obs=p.normalize_obs and isinstance(observation_space, spaces.Box),
-        log_std=p.log_std,
-        squash=p.squash,
-    )
+    policy = new_network(config.policy, observation_space, action_space)
     add_return_normalizer(policy, config)
     return policy
 

@@ -24,9 +24,9 @@ from operant.lang import floor, to_float, to_int, where
 from operant.models import PPO
 from operant.models.actor_critic import ActorCritic, ContinuousActorCritic
 from operant.models.distributions import masked
-from operant.ppo.noise import fill_uniforms
 from operant.toolchain import paths
 from operant.toolchain.host_kernels import host_compiler
+from operant.training.noise import fill_uniforms
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:(invalid|overflow|divide):RuntimeWarning"),

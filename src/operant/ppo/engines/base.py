@@ -12,8 +12,8 @@ from torch import Tensor
 from operant.buffers.advantages import discounted_returns
 from operant.buffers.rollout import RolloutBuffer
 from operant.models.distributions import masked
-from operant.ppo.guard import NonFiniteError
 from operant.ppo.job import Iteration, Job
+from operant.training.guard import NonFiniteError
 
 FIGURES = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "grad_norm")
 """What an update reports of each minibatch."""

@@ -27,7 +27,6 @@ from operant.models.distributions import masked
 from operant.ppo.engines.base import DATA, FIGURES, BaseEngine
 from operant.ppo.engines.exchange import Exchange, Marks
 from operant.ppo.engines.places import Places
-from operant.ppo.guard import check_device_rollout
 from operant.ppo.job import Episodes, Job
 from operant.ppo.kernels.cpu.shuffle import shuffle_keys_of_many
 from operant.ppo.kernels.triton.episodes import last_episodes
@@ -36,6 +35,7 @@ from operant.ppo.kernels.triton.noise import fill_uniforms_triton
 from operant.ppo.kernels.triton.order import fill_orders
 from operant.ppo.loss import Loss, normalized, ppo_loss
 from operant.toolchain.gpus import check_memory
+from operant.training.guard import check_device_rollout
 from operant.vector.gpu_env import CudaVecEnv, Results
 
 RECENT = 100

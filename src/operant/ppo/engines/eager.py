@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 from operant.models.distributions import masked
 from operant.ppo.engines.base import DATA, BaseEngine
-from operant.ppo.guard import check_action, check_rollout
 from operant.ppo.job import Episodes, Job
 from operant.ppo.loss import Loss, normalized, ppo_loss
-from operant.ppo.noise import fill_uniforms, shuffled
-from operant.ppo.threads import Threads, keep_freed_memory
 from operant.toolchain.machine import usable_cores
+from operant.training.guard import check_action, check_rollout
+from operant.training.noise import fill_uniforms, shuffled
+from operant.training.threads import Threads, keep_freed_memory
 
 SLICE = 4096
 """Samples that go through the networks at once on a CPU, so that activations stay in its caches."""

@@ -19,7 +19,6 @@ from operant.models.actor_critic import ActorCritic, OneHot
 from operant.models.distributions import Categorical, Gaussian, MultiCategorical
 from operant.ppo.engines.base import FIGURES, BaseEngine, check_memory
 from operant.ppo.engines.fused_scope import Parts, check_memory_of, check_training_of
-from operant.ppo.guard import check_action, check_rollout
 from operant.ppo.job import Episodes, Job
 from operant.ppo.kernels.cpu import layout as n
 from operant.ppo.kernels.cpu import pieces as p
@@ -28,9 +27,10 @@ from operant.ppo.kernels.cpu.compiled import load_units
 from operant.ppo.kernels.cpu.plan import Plan, aligned
 from operant.ppo.kernels.cpu.shuffle import shuffle_keys
 from operant.ppo.kernels.cpu.table import Table
-from operant.ppo.threads import Threads
 from operant.toolchain.machine import usable_cores
 from operant.toolchain.team_size import TeamSize
+from operant.training.guard import check_action, check_rollout
+from operant.training.threads import Threads
 from operant.vector.base import NO_LIMIT
 from operant.vector.env import VecEnv
 

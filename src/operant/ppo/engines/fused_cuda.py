@@ -31,7 +31,6 @@ from operant.ppo.engines.fused_scope import (
     widest_layer,
 )
 from operant.ppo.engines.graph import GraphEngine
-from operant.ppo.guard import check_device_rollout
 from operant.ppo.job import Episodes
 from operant.ppo.kernels.hopper.rollout import HopperRollout
 from operant.ppo.kernels.hopper.rollout_source import launch_shape, rollout_source
@@ -57,6 +56,7 @@ from operant.ppo.kernels.triton.update import (
 )
 from operant.ppo.kernels.triton.weights import pack_weights
 from operant.toolchain.gpus import is_hopper
+from operant.training.guard import check_device_rollout
 from operant.vector.gpu_env import Results
 from operant.vector.gpu_numbers import TritonVecEnv
 from operant.version import __version__

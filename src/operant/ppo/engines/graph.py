@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 
-from operant.ppo.config import RunConfig
 from operant.ppo.engines.device import DeviceEngine
 from operant.ppo.engines.places import Places
 from operant.ppo.job import Job
+from operant.training.config import RunConfig
 
 WORTH = {"max": 16_000_000_000, "on": 1_000_000_000}
 """Steps of a run from which compiling pays. Standard PPO on CartPole with 8192 environments on an

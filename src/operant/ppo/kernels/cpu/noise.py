@@ -14,7 +14,7 @@ from operant.ppo.kernels.cpu import table as t
 
 @njit(nogil=True, error_model="numpy")
 def fill_noise(table, step, lo, count, noise):
-    """Uniform numbers ``[4 * NOISE_BLOCKS, TILE]``, those of `operant.ppo.noise`."""
+    """Uniform numbers ``[4 * NOISE_BLOCKS, TILE]``, those of `operant.training.noise`."""
     prefer_wide_vectors()
     tile, scale = table[t.TILE], f32(2**-24)
     when = table[t.FIRST_STEP] + step

@@ -1,4 +1,4 @@
-"""The policy's random numbers on the card; the same as `operant.ppo.noise.fill_uniforms` gives."""
+"""The policy's random numbers on a GPU; the same as `training.noise.fill_uniforms` gives."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ TWO_PI = tl.constexpr(6.283185307179586)
 
 @triton.jit
 def policy_uniforms(step, i, seed_low, seed_high, block):
-    """Four of the policy's numbers at `step`, int64, as in `operant.ppo.noise`."""
+    """Four of the policy's numbers at `step`, int64, as in `operant.training.noise`."""
     zero = tl.zeros_like(i).to(tl.uint32)
     w0, w1, w2, w3 = philox(
         zero + step.to(tl.uint32),

@@ -1,0 +1,1 @@
+"""What every algorithm trains with: a trainer, its configuration, callbacks, checkpoints, runs."""

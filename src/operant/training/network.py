@@ -1,0 +1,68 @@
+"""The network that a configuration describes, and what any network must be able to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import nn
+
+from operant.models.actor_critic import ActorCritic, policy_for
+from operant.models.distributions import Distribution
+from operant.training.config import PolicyConfig
+from operant.vector.base import BaseVecEnv
+
+
+def new_network(
+    config: PolicyConfig, observation_space: spaces.Space[Any], action_space: spaces.Space[Any]
+) -> ActorCritic:
+    """A new network for these spaces, initialised by PyTorch's global generator.
+
+    Only numbers are normalised: a Discrete observation is one of several, not more or less.
+
+    Raises:
+        ValueError: spaces or options that do not fit together.
+    """
+    return policy_for(
+        observation_space,
+        action_space,
+        hidden=config.hidden,
+        activation=config.activation,
+        shared=config.shared,
+        normalize_obs=config.normalize_obs and isinstance(observation_space, spaces.Box),
+        log_std=config.log_std,
+        squash=config.squash,
+    )
+
+
+def check_network(
+    policy: nn.Module, distribution: Distribution, env: BaseVecEnv, device: torch.device
+) -> None:
+    """Raise ValueError unless `policy` follows the protocol of `operant.models.actor_critic`.
+
+    It is in evaluation mode afterwards.
+    """
+    obs = env.single_observation_space
+    assert obs.shape is not None
+    first = getattr(obs, "start", 0)  # of Discrete and MultiDiscrete
+    sample = torch.from_numpy(np.zeros((2, *obs.shape), obs.dtype) + first).to(device)
+    policy.eval()
+    with torch.inference_mode():
+        outputs = policy(sample)
+    wanted = f"(head [B, {distribution.head_size}], value [B])"
+    if not (isinstance(outputs, tuple) and len(outputs) == 2):
+        raise ValueError(f"the policy's forward must return {wanted}, got {type(outputs)}")
+    shapes = [tuple(output.shape) for output in outputs]
+    if shapes != [(2, distribution.head_size), (2,)]:
+        raise ValueError(
+            f"the policy's forward must return {wanted} for {env.single_action_space}; "
+            f"for B = 2 it returned shapes {shapes[0]} and {shapes[1]}"
+        )
+    size = env.rules.mask_size
+    if size not in (0, distribution.head_size):
+        raise ValueError(
+            f"the environment's action mask has {size} entries, the policy's head "
+            f"{distribution.head_size}"
+        )
