@@ -124,9 +124,9 @@ class AloneClock:
     kind = "estimated"
 
     def __init__(self, ppo: PPO) -> None:
-        from operant.ppo.batch import make_env
+        from operant.ppo.batch import env_class, make_env
 
-        env = make_env(ppo.config, ppo.env.rules.env, ppo.device)
+        env = make_env(ppo.config, env_class(ppo.env), ppo.device)
         env.reset(seed=ppo.config.run.seed)
         timed = timed_steps(env, ppo.device.type)
         timed(16)

@@ -105,7 +105,7 @@ class RolloutBuffer:
     def start(self, obs: np.ndarray | None = None) -> np.ndarray:
         """Begin a rollout at these observations, ``[N, *obs_shape]``; the memory where they are,
         for the caller to fill if none were given."""
-        first = self.arrays["obs"][0]
+        first: np.ndarray = self.arrays["obs"][0]
         if obs is not None:
             first[...] = obs
         self._finals = 0

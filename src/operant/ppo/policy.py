@@ -16,7 +16,8 @@ def configured_policy(
 ) -> ActorCritic:
     """A new network for these spaces, with the normalisers that `config` asks for.
 
-    Only numbers are normalised: a Discrete observation is one of several, not more or less.
+    Only numbers are normalised: a Discrete observation is one of several, not more or less. Dict
+    and Tuple observations are not.
 
     Raises:
         ValueError: spaces or options that do not fit together.

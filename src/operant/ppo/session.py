@@ -15,7 +15,7 @@ from operant.lang.env import Env
 from operant.ppo.callbacks import Callback
 from operant.ppo.config import Config
 from operant.ppo.config_file import read_run_config, to_toml
-from operant.ppo.evaluate import Evaluated
+from operant.ppo.evaluate import Evaluated, time_limit
 from operant.ppo.evaluator import Evaluator, evaluated
 from operant.ppo.guard import NonFiniteError
 from operant.ppo.init_from import Origin, take_weights
@@ -189,8 +189,7 @@ class Session:
         """The final evaluation: whole episodes, greedy and sampled; None if not asked for, or if
         there is no time limit, so that an episode might never end."""
         config = self.ppo.config
-        endless = self.ppo.env.rules.env.max_episode_steps is None
-        if not config.run.eval_episodes or (endless and not config.env.max_episode_steps):
+        if not config.run.eval_episodes or time_limit(self.ppo.env, config.env) is None:
             return None
         found = evaluated(self.ppo)
         texts = (f"{one.mean_return:.2f} +- {one.std_return:.2f}" for one in found)
@@ -200,7 +199,7 @@ class Session:
     def report(self, evaluation: Evaluated | None) -> dict[str, Any]:
         """What the run came to, for JSON. Solved or not is a question to the greedy policy."""
         ppo, best = self.ppo, self.recorder.best
-        threshold = ppo.env.rules.env.reward_threshold
+        threshold = ppo.env.describe().reward_threshold
         reached = ppo.mean_return if evaluation is None else evaluation.greedy.mean_return
         return {
             "run_id": self.run.id,

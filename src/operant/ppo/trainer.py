@@ -17,7 +17,7 @@ from operant.models.distributions import Distribution, distribution_for
 from operant.ppo.adam import Adam
 from operant.ppo.advice import refuse_arguments
 from operant.ppo.agent import Agent
-from operant.ppo.batch import check_order, config_for, make_env
+from operant.ppo.batch import check_order, config_for, env_class, fix_parameters, make_env
 from operant.ppo.callbacks import Callback, only_watches, overrides
 from operant.ppo.config import Config, dotted_name
 from operant.ppo.engines.choose import choose_device, choose_engine
@@ -28,7 +28,7 @@ from operant.ppo.progress import shown
 from operant.ppo.recent import Recent
 from operant.ppo.schedule import scheduled
 from operant.ppo.threads import one_thread_an_operation
-from operant.vector.base import BaseVecEnv
+from operant.vector.batch import Batch
 from operant.vector.copies import env_key
 
 WINDOW = 100
@@ -78,8 +78,8 @@ class PPO:
     256
 
     Args:
-        env: an id, an environment class, or a batch made by `operant.make` (in SAME_STEP mode,
-            which then brings its own number of environments).
+        env: an id, an environment class, or a batch made by `operant.make` or of another kind, see
+            `operant.vector.batch` (in SAME_STEP mode; it brings its own number of environments).
         config: the whole configuration; by default the shipped one of the environment, if any.
         policy: a network of your own, see `operant.models.actor_critic`; by default
             `operant.models.policy_for` the spaces.
@@ -94,7 +94,7 @@ class PPO:
 
     def __init__(
         self,
-        env: str | type[Env] | BaseVecEnv,
+        env: str | type[Env] | Batch,
         config: Config | None = None,
         *,
         policy: nn.Module | None = None,
@@ -106,7 +106,7 @@ class PPO:
         self.config = config = config_for(env, config, options)
         self.device = choose_device(config.run.device, env)
         self.env = make_env(config, env, self.device)
-        self.env.fix_parameters("PPO trains this batch, and its configuration has them")
+        fix_parameters(self.env)
         torch.manual_seed(config.run.seed)
         if policy is None:
             spaces = (self.env.single_observation_space, self.env.single_action_space)
@@ -304,9 +304,10 @@ class PPO:
         """
         if deterministic:
             return self.agent.act(obs, None, action_masks)
-        batch = 1 if np.shape(obs) == self.env.single_observation_space.shape else len(obs)
-        noise = torch.rand(batch, self.distribution.noise_size, generator=self.random)
-        return self.agent.act(obs, noise.numpy(), action_masks)
+        agent = self.agent
+        rows, _ = agent.obs_layout.rows(obs)
+        noise = torch.rand(len(rows), self.distribution.noise_size, generator=self.random)
+        return agent.act(obs, noise.numpy(), action_masks)
 
     # Saving ---------------------------------------------------------------------------------
     def save(self, path: str | Path) -> Path:
@@ -328,7 +329,7 @@ class PPO:
     def load(
         cls,
         path: str | Path,
-        env: str | type[Env] | BaseVecEnv | None = None,
+        env: str | type[Env] | Batch | None = None,
         *,
         policy: nn.Module | None = None,
         **options: Any,
@@ -355,12 +356,12 @@ class PPO:
     def __reduce__(self) -> tuple[Any, ...]:
         from operant.ppo.saved import description, made_again
 
-        return made_again, description(self, env_key(self.env.rules.env))
+        return made_again, description(self, env_key(env_class(self.env)))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> PPO:
         from operant.ppo.saved import description, made_again
 
-        return made_again(*deepcopy(description(self, self.env.rules.env), memo))
+        return made_again(*deepcopy(description(self, env_class(self.env)), memo))
 
     def __copy__(self) -> PPO:
         return deepcopy(self)  # two trainers of one policy would undo each other's work
@@ -371,10 +372,8 @@ class PPO:
 
     def _check_policy(self) -> None:
         """Raise ValueError unless the policy follows the protocol."""
-        obs = self.env.single_observation_space
-        assert obs.shape is not None
-        first = getattr(obs, "start", 0)  # of Discrete and MultiDiscrete
-        sample = torch.from_numpy(np.zeros((2, *obs.shape), obs.dtype) + first).to(self.device)
+        layout = self.agent.obs_layout
+        sample = layout.split(torch.from_numpy(layout.example(2)).to(self.device))
         self.policy.eval()
         with torch.inference_mode():
             outputs = self.policy(sample)
@@ -387,7 +386,7 @@ class PPO:
                 f"the policy's forward must return {wanted} for {self.env.single_action_space}; "
                 f"for B = 2 it returned shapes {shapes[0]} and {shapes[1]}"
             )
-        size = self.env.rules.mask_size
+        size = self.env.mask_size
         if size not in (0, self.distribution.head_size):
             raise ValueError(
                 f"the environment's action mask has {size} entries, the policy's head "

@@ -162,8 +162,8 @@ def compiled_batch(batch: object) -> BaseVecEnv | None:
 
 
 def reported_ends(terminated: Any, truncated: Any, info: Mapping[str, Any]) -> Ends | None:
-    """The episodes that the ``info`` of a step reports as Gymnasium does: ``episode`` with ``r`` and
-    ``l``, ``_episode``, in SAME_STEP mode ``final_obs``; arrays, or tensors on any device."""
+    """The episodes that the ``info`` of a step reports as Gymnasium does: ``episode`` with ``r``
+    and ``l``, ``_episode``, in SAME_STEP mode ``final_obs``; arrays, or tensors on any device."""
     index = np.flatnonzero(_on_host(info["_episode"]))
     if not len(index):
         return None

@@ -70,7 +70,8 @@ class ObsLayout:
         if not isinstance(space, spaces.Dict | spaces.Tuple):
             leaf = _leaf((), space)
             return cls(space, (leaf,), leaf.shape, leaf.dtype)
-        leaves, end = [], 0
+        leaves: list[Leaf] = []
+        end = 0
         for keys, inner in _walk(space, ()):
             leaf = _leaf(keys, inner, end)
             if leaf.nbytes == 0 or any(leaf.path == other.path for other in leaves):
