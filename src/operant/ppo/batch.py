@@ -84,8 +84,8 @@ def make_env(config: Config, env: str | type[Env] | Batch, device: torch.device)
         _check_mode(env)
         if compiled_batch(env) is None and env.device.type != "cpu":
             raise ValueError(
-                f"the batch of {env_name(env)} is on {env.device}; of batches that operant.make did "
-                "not make, engines take those in main memory"
+                f"the batch of {env_name(env)} is on {env.device}; batches that operant.make did "
+                "not make must be in main memory"
             )
         return env
     assert isinstance(env, str | type)

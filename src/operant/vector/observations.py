@@ -117,7 +117,7 @@ class ObsLayout:
         for leaf in self.leaves:
             part = rows[..., leaf.offset : leaf.offset + leaf.nbytes]
             dtype = self._torch_dtypes[leaf.path] if tensors else leaf.dtype
-            found[leaf.path] = part.view(dtype).reshape(*lead, *leaf.shape)
+            found[leaf.path] = part.view(dtype).reshape((*lead, *leaf.shape))
         return found
 
     def pack(self, obs: Any, out: np.ndarray) -> np.ndarray:
@@ -155,12 +155,13 @@ class ObsLayout:
 
     def _packed(self, obs: Any) -> tuple[np.ndarray, bool]:
         try:
-            arrays = {leaf: np.asarray(leaf.of(obs), leaf.dtype) for leaf in self.leaves}
+            arrays = [np.asarray(leaf.of(obs), leaf.dtype) for leaf in self.leaves]
         except (KeyError, IndexError, TypeError) as error:
             raise ValueError(f"observations must be of {self.space}: {error!r}") from None
-        single = all(array.shape == leaf.shape for leaf, array in arrays.items())
-        counts = {() if single else array.shape[:1] for array in arrays.values()}
-        for leaf, array in arrays.items():
+        pairs = list(zip(self.leaves, arrays, strict=True))
+        single = all(array.shape == leaf.shape for leaf, array in pairs)
+        counts = {() if single else array.shape[:1] for array in arrays}
+        for leaf, array in pairs:
             if array.shape != (*(() if single else array.shape[:1]), *leaf.shape):
                 raise ValueError(
                     f"{leaf.path!r} of the observations must have shape {leaf.shape}, or [B, ...] "
