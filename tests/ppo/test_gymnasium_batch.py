@@ -44,14 +44,15 @@ def learned() -> PPO:
         GymnasiumBatch(Lamps, 16),
         num_steps=32,
         gamma=GAMMA,
-        learning_rate=5e-3,
+        learning_rate=4e-3,
         epochs=6,
         entropy_coef=0.02,
+        activation="relu",
         normalize_reward=False,
         seed=1,
         device="cpu",
     )
-    return ppo.learn(16 * 32 * 50)
+    return ppo.learn(16 * 32 * 30)
 
 
 def test_it_learns_what_every_leaf_says(learned: PPO) -> None:
