@@ -29,7 +29,7 @@ def test_step_clock_counts_steps_and_goes_away(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(env_clock.time, "perf_counter", lambda: now.s)
 
     class Env:
-        def step(self, action: int) -> int:
+        def write_step(self, action: int) -> int:
             now.s += 2.0
             return action + 1
 
@@ -38,13 +38,13 @@ def test_step_clock_counts_steps_and_goes_away(monkeypatch: pytest.MonkeyPatch) 
 
     env = Env()
     clock = StepClock(env)
-    assert env.step(4) == 5
+    assert env.write_step(4) == 5
     env.action_masks()
     now.s += 100.0  # the policy's
     assert clock.take() == 2.5
     assert clock.take() == 0.0
     clock.close()
-    env.step(1)
+    env.write_step(1)
     assert clock.take() == 0.0
     assert vars(env) == {}
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import operant
 from operant.bench import verify as verifying
 from operant.bench.grid import Cell
 from operant.bench.tune import Measured
@@ -156,7 +157,6 @@ def test_without_a_time_limit_the_last_episodes_count() -> None:
     class Endless(CartPole):
         max_episode_steps = None
 
-    ppo = SimpleNamespace(
-        config=BASE, env=SimpleNamespace(rules=SimpleNamespace(env=Endless)), mean_return=7.5
-    )
+    batch = operant.make(Endless, backend="reference")
+    ppo = SimpleNamespace(config=BASE, env=batch, mean_return=7.5)
     assert verifying._return_of(ppo) == 7.5  # type: ignore[arg-type]

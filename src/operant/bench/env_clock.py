@@ -1,6 +1,6 @@
 """How much of a rollout is the environment's: a clock around its steps, where there can be one.
 
-- ``eager`` calls ``env.step``: that is timed.
+- ``eager`` calls ``env.write_step``: that is timed.
 - ``fused`` calls the compiled step by its address: the address of a function that times it is put
   there instead. It costs two looks at the clock for each tile of environments.
 - On a card nothing can be timed from here: steps of a batch like it are timed alone.
@@ -55,13 +55,13 @@ def clock_for(ppo: PPO) -> EnvClock:
 
 
 class StepClock:
-    """Times the calls of ``step`` and ``action_masks``."""
+    """Times the calls of ``write_step`` and ``action_masks``."""
 
     kind = "measured"
 
     def __init__(self, env: Any) -> None:
         self._env, self._sum = env, 0.0
-        for name in ("step", "action_masks"):
+        for name in ("write_step", "action_masks"):
             setattr(env, name, self._timed(getattr(env, name)))  # hides the class's
 
     def _timed(self, method: Callable[..., Any]) -> Callable[..., Any]:
@@ -81,7 +81,7 @@ class StepClock:
 
     def close(self) -> None:
         """See `EnvClock`."""
-        for name in ("step", "action_masks"):
+        for name in ("write_step", "action_masks"):
             vars(self._env).pop(name, None)
 
 
@@ -125,8 +125,9 @@ class AloneClock:
 
     def __init__(self, ppo: PPO) -> None:
         from operant.ppo.batch import make_env
+        from operant.vector.batch import env_class
 
-        env = make_env(ppo.config, ppo.env.rules.env, ppo.device)
+        env = make_env(ppo.config, env_class(ppo.env), ppo.device)
         env.reset(seed=ppo.config.run.seed)
         timed = timed_steps(env, ppo.device.type)
         timed(16)

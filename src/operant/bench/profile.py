@@ -113,7 +113,9 @@ class EnvOnly:
     def result(self) -> Result:
         """See `Mode`."""
         env = self._env
-        return Result("env_only", str(self._device), env.backend, env.num_envs, env.workers)
+        return Result(
+            "env_only", str(self._device), env.backend, env.num_envs, env.describe().workers
+        )
 
     def prepare(self, seconds: float) -> None:
         """See `Mode`."""

@@ -101,7 +101,7 @@ class TimedTrainer:
         ppo = self.ppo
         evaluate(
             ppo.agent,
-            ppo.env.rules.env,
+            ppo.env,
             ppo.config.env,
             episodes=self._evaluations.episodes,
             seed=ppo.config.run.seed + 1,  # other episodes than those trained on

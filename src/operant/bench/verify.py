@@ -194,10 +194,10 @@ class _Pause(Callback):
 
 def _return_of(ppo: PPO) -> float:
     """Mean return of an evaluation; that of the last episodes where one might never end."""
-    from operant.ppo.evaluate import evaluate
+    from operant.ppo.evaluate import evaluate, time_limit
 
-    config, env = ppo.config, ppo.env.rules.env
-    if env.max_episode_steps is None and not config.env.max_episode_steps:
+    config, env = ppo.config, ppo.env
+    if time_limit(env, config.env) is None:
         return ppo.mean_return
     episodes = config.run.eval_episodes or 100
     found = evaluate(ppo.agent, env, config.env, episodes=episodes, seed=config.run.seed + 1)

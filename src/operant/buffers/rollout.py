@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from operant.buffers.advantages import gae
+from operant.vector.batch import StepMemory
+from operant.vector.observations import ObsLayout
 
 
 class RolloutBuffer:
@@ -19,7 +21,7 @@ class RolloutBuffer:
     conversion:
 
     - ``obs`` ``[T + 1, N, *obs_shape]``: ``obs[t]`` is what ``action[t]`` answers; ``obs[T]`` comes
-      after the last step.
+      after the last step. Of a Dict or Tuple space a row of bytes, whose leaves are in `leaves`.
     - ``action`` ``[T, N, *action_shape]``; ``log_prob``, ``value``, ``reward`` float32 ``[T, N]``.
     - ``terminated``, ``truncated`` bool ``[T, N]``.
     - ``action_mask`` bool ``[T, N, mask_size]``: the actions that were allowed.
@@ -34,6 +36,8 @@ class RolloutBuffer:
         obs_shape, action_shape: of one environment.
         obs_dtype, action_dtype: of the tensors.
         mask_size: numbers of an action mask; 0 where there is none.
+        layout: where the leaves of a tree observation are in ``obs``, whose shape and dtype are
+            then the layout's; None: there is one leaf.
 
     Raises:
         ValueError: less than one step or environment.
@@ -62,12 +66,15 @@ class RolloutBuffer:
         obs_dtype: torch.dtype = torch.float32,
         action_dtype: torch.dtype = torch.int64,
         mask_size: int = 0,
+        layout: ObsLayout | None = None,
     ) -> None:
         if num_steps < 1 or num_envs < 1:
             raise ValueError(
                 f"num_steps and num_envs must be at least 1, got {num_steps} and {num_envs}"
             )
-        self.num_steps, self.num_envs = num_steps, num_envs
+        self.num_steps, self.num_envs, self._layout = num_steps, num_envs, layout
+        if layout is not None and layout.is_tree:
+            obs_shape, obs_dtype = layout.shape, torch.uint8
         shape = (num_steps, num_envs)
         self.arrays: dict[str, np.ndarray] = {}
         self._new("obs", (num_steps + 1, num_envs, *obs_shape), obs_dtype)
@@ -90,10 +97,24 @@ class RolloutBuffer:
     def __len__(self) -> int:
         return self.num_steps * self.num_envs
 
-    def start(self, obs: np.ndarray) -> None:
-        """Begin a rollout at these observations, ``[N, *obs_shape]``."""
-        self.arrays["obs"][0] = obs
+    def leaves(self, obs: np.ndarray) -> dict[str, np.ndarray]:
+        """Every leaf of observations ``[..., *obs_shape]`` of this buffer, by its path in the tree:
+        views; a flat observation is a leaf with the path ``""``."""
+        return {"": obs} if self._layout is None else self._layout.views(obs)
+
+    def start(self, obs: np.ndarray | None = None) -> np.ndarray:
+        """Begin a rollout at these observations, ``[N, *obs_shape]``; the memory where they are,
+        for the caller to fill if none were given."""
+        first: np.ndarray = self.arrays["obs"][0]
+        if obs is not None:
+            first[...] = obs
         self._finals = 0
+        return first
+
+    def step_memory(self, t: int) -> StepMemory:
+        """Where what the environments answer to ``action[t]`` belongs: views."""
+        a = self.arrays
+        return StepMemory(a["obs"][t + 1], a["reward"][t], a["terminated"][t], a["truncated"][t])
 
     def store_step(
         self,

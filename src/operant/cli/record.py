@@ -92,9 +92,9 @@ class _Film:
         opened = self._opened
         batch = evaluation_env(opened.env, opened.config.env, 1, self._limit)
         left = max(1, round(self._seconds * self.fps))
-        for info in steps(opened.agent, batch, self._deterministic, self._seed):
-            if "episode" in info:
-                self.returns.append(float(info["episode"]["r"][0]))
+        for ends in steps(opened.agent, batch, self._deterministic, self._seed):
+            if ends is not None:
+                self.returns.append(float(ends.returns[0]))
             yield batch.render_one(0)
             left -= 1
             if left == 0 or len(self.returns) == self._episodes:

@@ -2,7 +2,8 @@
 
 **The policy protocol.** PPO trains any `torch.nn.Module` whose
 
-- ``forward(obs)`` takes observations ``[B, *obs_shape]`` and returns ``(head, value)``: float32
+- ``forward(obs)`` takes observations ``[B, *obs_shape]`` (of a Dict or Tuple space a dict of such
+  tensors by path: ``obs["camera"]``, ``obs["arm/0"]``) and returns ``(head, value)``: float32
   ``[B, H]`` and ``[B]``. H and the meaning of the columns are those of
   `operant.models.distribution_for` the action space: logits for Discrete and MultiDiscrete; means,
   then logarithms of standard deviations, for Box.
@@ -18,7 +19,8 @@ It may also have
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from gymnasium import spaces
@@ -27,6 +29,7 @@ from torch.nn import functional
 
 from operant.buffers.normalizer import RunningNormalizer
 from operant.models.distributions import Distribution, distribution_for
+from operant.vector.observations import ObsLayout
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "silu": nn.SiLU}
 
@@ -35,7 +38,8 @@ class ActorCritic(nn.Module):
     """An actor and a critic, with trunks of their own or a shared one.
 
     Box observations are flattened; Discrete and MultiDiscrete ones become one-hot vectors, in
-    which only numbers that the space has may occur.
+    which only numbers that the space has may occur. Of Dict and Tuple spaces the leaves are encoded
+    so, one after the other; bytes among them are scaled to 0 to 1.
     Weights are orthogonal (gain sqrt 2; 0.01 for the actor's head, 1 for the critic's), biases 0.
 
     Args:
@@ -87,24 +91,25 @@ class ActorCritic(nn.Module):
         self.actor_head = linear(width, outputs, 0.01)
         self.critic_head = linear(width, 1, 1.0)
 
-    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        """Head ``[B, H]`` and value ``[B]`` of observations ``[B, *obs_shape]``."""
+    def forward(self, obs: Any) -> tuple[Tensor, Tensor]:
+        """Head ``[B, H]`` and value ``[B]`` of observations ``[B, *obs_shape]``, or of a dict of
+        them."""
         x = self._inputs(obs)
         features = self.actor(x)
         value = self.critic_head(features if self.critic is None else self.critic(x)).squeeze(-1)
         return self._head(self.actor_head(features)), value
 
-    def head(self, obs: Tensor) -> Tensor:
+    def head(self, obs: Any) -> Tensor:
         """Head ``[B, H]`` of observations, without the critic."""
         return self._head(self.actor_head(self.actor(self._inputs(obs))))
 
-    def value(self, obs: Tensor) -> Tensor:
+    def value(self, obs: Any) -> Tensor:
         """Value ``[B]`` of observations, without the actor."""
         trunk = self.actor if self.critic is None else self.critic
         value: Tensor = self.critic_head(trunk(self._inputs(obs))).squeeze(-1)
         return value
 
-    def _inputs(self, obs: Tensor) -> Tensor:
+    def _inputs(self, obs: Any) -> Tensor:
         x: Tensor = self.encode(obs)
         return x if self.obs_normalizer is None else self.obs_normalizer(x)
 
@@ -182,12 +187,15 @@ class ContinuousActorCritic(ActorCritic):
         return torch.cat([outputs, self.log_std.expand_as(outputs)], -1)
 
 
-def encoder(space: spaces.Space[object]) -> tuple[Callable[[Tensor], Tensor], int]:
+def encoder(space: spaces.Space[object]) -> tuple[Callable[[Any], Tensor], int]:
     """A function from observations to float32 features ``[B, size]``, and that size.
 
     Raises:
         ValueError: a space without one.
     """
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        leaves = Leaves(ObsLayout.of(space))
+        return leaves, leaves.size
     if math.prod(space.shape or ()) == 0:
         raise ValueError(f"the observation space {space} has nothing to see")
     if isinstance(space, spaces.Box):
@@ -198,7 +206,8 @@ def encoder(space: spaces.Space[object]) -> tuple[Callable[[Tensor], Tensor], in
         sizes = space.nvec.flatten().tolist()
         return OneHot(sizes, space.start.flatten().tolist()), sum(sizes)
     raise ValueError(
-        f"no encoding for the observation space {space}; known are Box, Discrete and MultiDiscrete"
+        f"no encoding for the observation space {space}; known are Box, Discrete and "
+        "MultiDiscrete, and Dict and Tuple of them"
     )
 
 
@@ -210,6 +219,29 @@ def flatten(obs: Tensor) -> Tensor:
 def column(obs: Tensor) -> Tensor:
     """Numbers ``[B]`` as float32 ``[B, 1]``."""
     return obs.unsqueeze(1).float()
+
+
+def scaled(obs: Tensor) -> Tensor:
+    """Bytes ``[B, ...]`` as float32 ``[B, numbers]`` from 0 to 1."""
+    return obs.reshape(len(obs), -1).float() / 255
+
+
+class Leaves:
+    """The leaves of a tree observation, each encoded by itself, to features side by side."""
+
+    def __init__(self, layout: ObsLayout) -> None:
+        self.encoders: dict[str, Callable[[Tensor], Tensor]] = {}
+        """By path, in the order of the features."""
+        self.size = 0
+        for leaf in layout.leaves:
+            encode, size = encoder(leaf.space)
+            is_bytes = isinstance(leaf.space, spaces.Box) and leaf.dtype == "uint8"
+            self.encoders[leaf.path] = scaled if is_bytes else encode
+            self.size += size
+
+    def __call__(self, obs: Mapping[str, Tensor]) -> Tensor:
+        """The features, float32 ``[B, size]``, of leaves ``[B, ...]`` by path."""
+        return torch.cat([encode(obs[path]) for path, encode in self.encoders.items()], -1)
 
 
 class OneHot:

@@ -12,8 +12,9 @@ from operant.compiler.spec.native_rules import is_native
 from operant.lang.env import Env
 from operant.ppo.config import Config
 from operant.toolchain.gpus import why_not_cuda
+from operant.training.config import BACKENDS
 from operant.training.config_file import resolved
-from operant.vector.base import BaseVecEnv
+from operant.vector.batch import Batch, Description, compiled_batch, is_batch
 from operant.vector.choose_backend import host_backend
 from operant.vector.foreign import not_an_env
 from operant.vector.registry import get_env, id_of
@@ -37,7 +38,7 @@ def check_order(env: Any, config: Any, policy: Any) -> None:
         raise TypeError(f"policy must be a torch.nn.Module, got {policy!r}; {network}")
 
 
-def env_name(env: str | type[Env] | BaseVecEnv) -> str:
+def env_name(env: str | type[Env] | Batch) -> str:
     """What a configuration calls an environment: the id as given, or the class's own name.
 
     Raises:
@@ -45,15 +46,15 @@ def env_name(env: str | type[Env] | BaseVecEnv) -> str:
     """
     if isinstance(env, str):
         return env
-    if isinstance(env, BaseVecEnv):
-        env = env.rules.env
+    if is_batch(env):
+        return env.describe().name
     if not (isinstance(env, type) and issubclass(env, Env)):
         raise TypeError(not_an_env(env))
     return id_of(env) or env.__qualname__
 
 
 def config_for(
-    env: str | type[Env] | BaseVecEnv, config: Config | None, options: dict[str, Any]
+    env: str | type[Env] | Batch, config: Config | None, options: dict[str, Any]
 ) -> Config:
     """The whole configuration, from what `PPO` is given.
 
@@ -68,12 +69,12 @@ def config_for(
     layers = [] if config is None else [_all_values(config)]
     kind = Config if config is None else type(config)
     given = {kind.dotted_name(key): value for key, value in options.items()}
-    if isinstance(env, BaseVecEnv):
-        given = _with_batch(given, env)
+    if is_batch(env):
+        given = _with_batch(given, env.num_envs, env.describe())
     return resolved(kind, name, *layers, {"env.id": name, **given})
 
 
-def make_env(config: Config, env: str | type[Env] | BaseVecEnv, device: torch.device) -> BaseVecEnv:
+def make_env(config: Config, env: str | type[Env] | Batch, device: torch.device) -> Batch:
     """The batch that `config` describes, where the policy is if nothing else is said; a batch given
     is checked and used.
 
@@ -81,16 +82,15 @@ def make_env(config: Config, env: str | type[Env] | BaseVecEnv, device: torch.de
         ValueError: a batch in another mode, or with other sizes than `config` says.
     """
     wanted = config.env
-    if isinstance(env, BaseVecEnv):
-        if env.autoreset_mode != AutoresetMode.SAME_STEP:
-            name, count = env_name(env), env.num_envs
-            shown = repr(name) if id_of(env.rules.env) else name
+    if is_batch(env):
+        _check_mode(env)
+        if compiled_batch(env) is None and env.device.type != "cpu":
             raise ValueError(
-                f"PPO needs autoreset_mode='SameStep', this batch has {env.autoreset_mode.value!r}"
-                f"; write operant.make({shown}, num_envs={count}, autoreset_mode='SameStep'), or "
-                f"PPO({shown}, num_envs={count}), which makes the batch itself"
+                f"the batch of {env_name(env)} is on {env.device}; batches that operant.make did "
+                "not make must be in main memory"
             )
         return env
+    assert isinstance(env, str | type)
     from operant.vector.make import make
 
     return make(
@@ -118,20 +118,36 @@ def backend_for(name: str, device: torch.device, env: str | type[Env]) -> str:
     return host_backend()
 
 
-def _with_batch(given: dict[str, Any], env: BaseVecEnv) -> dict[str, Any]:
-    """Options with the ``env`` section of a batch that exists already.
+def _check_mode(batch: Batch) -> None:
+    """Raise ValueError unless episodes begin in the step in which others ended."""
+    mode = batch.autoreset_mode
+    if mode == AutoresetMode.SAME_STEP:
+        return
+    needed = f"PPO needs autoreset_mode='SameStep', this batch has {mode.value!r}"
+    name, count, ours = env_name(batch), batch.num_envs, compiled_batch(batch)
+    if ours is None:
+        raise ValueError(f"{needed}; make the batch of {name} in that mode")
+    shown = repr(name) if id_of(ours.rules.env) else name
+    raise ValueError(
+        f"{needed}; write operant.make({shown}, num_envs={count}, autoreset_mode='SameStep'), or "
+        f"PPO({shown}, num_envs={count}), which makes the batch itself"
+    )
+
+
+def _with_batch(given: dict[str, Any], num_envs: int, found: Description) -> dict[str, Any]:
+    """Options with the ``env`` section of a batch that exists already. Its backend is "auto" where
+    no configuration could make such a batch.
 
     Raises:
         ValueError: an option says otherwise.
     """
-    own = env.rules.env.max_episode_steps
-    params = env.rules.params._asdict() if env.rules.params else {}
+    limit = found.max_episode_steps
     described = {
-        "env.num_envs": env.num_envs,
-        "env.backend": env.backend,
-        "env.workers": env.workers,
-        "env.max_episode_steps": 0 if env.max_episode_steps == own else env.max_episode_steps or 0,
-        "env.params": params,
+        "env.num_envs": num_envs,
+        "env.backend": found.backend if found.backend in BACKENDS else "auto",
+        "env.workers": found.workers,
+        "env.max_episode_steps": 0 if limit == found.own_limit else limit or 0,
+        "env.params": dict(found.params),
     }
     for name, value in given.items():
         if name.startswith("env.") and described.get(name, value) != value:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
@@ -14,8 +14,10 @@ from operant.training.agent import Agent
 from operant.training.config import EnvConfig
 from operant.training.noise import fill_uniforms
 from operant.training.threads import one_thread_an_operation
+from operant.vector.batch import Batch, Ends, StepMemory, is_batch
 from operant.vector.choose_backend import host_backend
 from operant.vector.env import VecEnv
+from operant.vector.observations import ObsLayout
 from operant.vector.registry import get_env
 
 _MOST_ENVS = 1024
@@ -63,7 +65,8 @@ def evaluation_env(
     """A batch to play on: as trained, but with the environment's own time limit if it has one.
 
     `max_episode_steps` is a limit that wins over both. Where there is none at all, an episode may
-    go on for ever: ``batch.max_episode_steps`` is None.
+    go on for ever: ``batch.max_episode_steps`` is None. Of a batch there is, see
+    `Batch.for_evaluation`.
     """
     env = get_env(env) if isinstance(env, str) else env
     own = env.max_episode_steps
@@ -81,7 +84,7 @@ def evaluation_env(
 
 def evaluate(
     agent: Agent,
-    env: type[Env] | str,
+    env: type[Env] | str | Batch,
     config: EnvConfig,
     *,
     episodes: int = 100,
@@ -89,7 +92,8 @@ def evaluate(
     seed: int = 0,
     max_episode_steps: int | None = None,
 ) -> Evaluation:
-    """Play `episodes` episodes, many at once; for `max_episode_steps` see `evaluation_env`.
+    """Play `episodes` episodes, many at once, on a batch made from `env` and `config`, or from one
+    that is trained on; for `max_episode_steps` see `evaluation_env`.
 
     Each environment of the batch plays a fixed share of them, so that short episodes are not
     counted more often than long ones.
@@ -103,16 +107,20 @@ def evaluate(
     size = min(episodes, _MOST_ENVS)
     shares = np.full(size, episodes // size)
     shares[: episodes % size] += 1
-    batch = evaluation_env(env, config, size, max_episode_steps)
+    if is_batch(env):
+        batch = env.for_evaluation(size, max_episode_steps)
+    else:
+        assert isinstance(env, str | type)
+        batch = evaluation_env(env, config, size, max_episode_steps)
     returns: list[np.ndarray] = []
     lengths: list[np.ndarray] = []
-    for info in steps(agent, batch, deterministic, seed):
-        if not info:
+    for ends in steps(agent, batch, deterministic, seed):
+        if ends is None:
             continue
-        counted = info["_episode"] & (shares > 0)
-        shares[counted] -= 1
-        returns.append(info["episode"]["r"][counted])
-        lengths.append(info["episode"]["l"][counted])
+        counted = shares[ends.env_index] > 0
+        shares[ends.env_index[counted]] -= 1
+        returns.append(ends.returns[counted])
+        lengths.append(ends.lengths[counted])
         if not shares.any():
             break
     batch.close()
@@ -121,7 +129,7 @@ def evaluate(
 
 def evaluate_both(
     agent: Agent,
-    env: type[Env] | str,
+    env: type[Env] | str | Batch,
     config: EnvConfig,
     *,
     episodes: int = 100,
@@ -148,12 +156,20 @@ def evaluate_both(
     return Evaluated(greedy, sampled)
 
 
+def time_limit(env: type[Env] | str | Batch, config: EnvConfig) -> int | None:
+    """The time limit of an evaluation, see `evaluation_env`; None: an episode might never end."""
+    if is_batch(env):
+        return env.describe().evaluation_limit
+    assert isinstance(env, str | type)
+    own = (get_env(env) if isinstance(env, str) else env).max_episode_steps
+    return own or config.max_episode_steps or None
+
+
 def check_limit(
-    env: type[Env] | str, config: EnvConfig, max_episode_steps: int | None = None
+    env: type[Env] | str | Batch, config: EnvConfig, max_episode_steps: int | None = None
 ) -> None:
     """Raise ValueError if there is no time limit at all, so that an episode might never end."""
-    env = get_env(env) if isinstance(env, str) else env
-    if not (max_episode_steps or env.max_episode_steps or config.max_episode_steps):
+    if not (max_episode_steps or time_limit(env, config)):
         raise ValueError(
             f"{config.id} has no time limit, so an episode might never end; set max_episode_steps "
             "in its class, or pass max_episode_steps=... (on the command line "
@@ -161,20 +177,26 @@ def check_limit(
         )
 
 
-def steps(agent: Agent, batch: VecEnv, deterministic: bool, seed: int) -> Iterator[dict[str, Any]]:
-    """Reset a batch and step it for ever; yields the info of the reset and of each step.
+def steps(agent: Agent, batch: Batch, deterministic: bool, seed: int) -> Iterator[Ends | None]:
+    """Reset a batch in main memory and step it for ever; yields once after the reset, and after
+    each step the episodes that ended in it.
 
-    An environment that finished shows its last state once, and is reset by the step after.
+    An environment of ours that finished shows its last state once, and is reset by the step after.
     """
-    noise = np.empty((1, batch.num_envs, agent.distribution.noise_size), np.float32)
-    obs, info = batch.reset(seed=seed)
-    step = 0
+    count = batch.num_envs
+    noise = np.empty((1, count, agent.distribution.noise_size), np.float32)
+    flags = np.empty((2, count), np.bool_)
+    obs = ObsLayout.of(batch.single_observation_space).memory(count)
+    memory = StepMemory(obs, np.empty(count, np.float32), *flags)
+    batch.reset(seed=seed)
+    batch.write_obs(obs)
+    ends, step = None, 0
     while True:
-        yield info
+        yield ends
         if not deterministic:
             fill_uniforms(noise, seed, step)
         with one_thread_an_operation():
             numbers = None if deterministic else noise[0]
             action = agent.act(obs, numbers, batch.action_masks())
-        obs, _, _, _, info = batch.step(action)
+        ends = batch.write_step(action, memory)
         step += 1

@@ -31,7 +31,7 @@ class Evaluator(Callback):
     def __init__(self, ppo: Trainer) -> None:
         if not ppo.config.run.eval_episodes:
             raise ValueError("run.eval_every needs run.eval_episodes of at least 1, got 0")
-        check_limit(ppo.env.rules.env, ppo.config.env)
+        check_limit(ppo.env, ppo.config.env)
         self._every = ppo.config.run.eval_every
         self._look_ahead(ppo)
 
@@ -60,7 +60,7 @@ def evaluated(ppo: Trainer) -> Evaluated:
     try:
         return evaluate_both(
             ppo.agent,
-            ppo.env.rules.env,
+            ppo.env,
             config.env,
             episodes=config.run.eval_episodes,
             seed=config.run.seed + 1,  # other episodes than those trained on

@@ -29,15 +29,17 @@ def export_agent(agent: Agent, env: type[Env] | str, config: BaseConfig, path: P
     def action(head: Tensor) -> Tensor:
         return distribution.to_env(distribution.mode(head))
 
-    shape, dtype = agent.observation_space.shape, agent.observation_space.dtype
-    assert shape is not None
-    obs_dtype = torch.from_numpy(np.empty(0, dtype)).dtype
+    layout = agent.obs_layout
+    if layout.is_tree:
+        raise ValueError(f"only flat observations can be exported, not {agent.observation_space}")
+    obs_dtype = torch.from_numpy(np.empty(0, layout.dtype)).dtype
     batch = evaluation_env(env, config.env, _ENVS)
     met = []
     for k, _ in enumerate(steps(agent, batch, deterministic=False, seed=0)):
-        met.append(batch.get_state()["obs"])
+        met.append(layout.memory(_ENVS))
+        batch.write_obs(met[-1])
         if k + 1 == _STEPS:
             break
     batch.close()
-    export_onnx(agent.policy, shape, path, obs_dtype=obs_dtype, postprocess=action)
+    export_onnx(agent.policy, layout.shape, path, obs_dtype=obs_dtype, postprocess=action)
     return verify_onnx(agent.policy, torch.from_numpy(np.concatenate(met)), path, action)

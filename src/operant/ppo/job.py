@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -13,7 +14,8 @@ from operant.buffers.normalizer import RunningNormalizer
 from operant.models.distributions import Distribution
 from operant.ppo.adam import Adam
 from operant.ppo.config import Config
-from operant.vector.base import BaseVecEnv
+from operant.vector.batch import Batch
+from operant.vector.observations import ObsLayout
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,7 @@ class Job:
     """A policy to train, on environments, in a certain way. The trainer owns everything in it."""
 
     config: Config
-    env: BaseVecEnv
+    env: Batch
     policy: nn.Module
     distribution: Distribution
     optimizer: Adam
@@ -32,16 +34,29 @@ class Job:
     @property
     def mask_size(self) -> int:
         """Entries of the environment's action mask; 0 where it has none."""
-        return self.env.rules.mask_size
+        return self.env.mask_size
+
+    @cached_property
+    def obs_layout(self) -> ObsLayout:
+        """How observations lie in the rollout's memory."""
+        return ObsLayout.of(self.env.single_observation_space)
+
+    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """Head ``[B, H]`` and value ``[B]`` of observations as the rollout has them,
+        ``[B, *obs_layout.shape]``, on the policy's device."""
+        result: tuple[Tensor, Tensor] = self.policy(self.obs_layout.split(obs))
+        return result
 
     def head(self, obs: Tensor) -> Tensor:
-        """Head ``[B, H]`` of observations ``[B, *obs_shape]``, on the policy's device."""
+        """Head ``[B, H]``, see `forward`."""
+        obs = self.obs_layout.split(obs)
         only_head = _method(self.policy, "head")
         result: Tensor = self.policy(obs)[0] if only_head is None else only_head(obs)
         return result
 
     def value(self, obs: Tensor) -> Tensor:
-        """Value ``[B]`` of observations ``[B, *obs_shape]``, on the policy's device."""
+        """Value ``[B]``, see `forward`."""
+        obs = self.obs_layout.split(obs)
         only_value = _method(self.policy, "value")
         result: Tensor = self.policy(obs)[1] if only_value is None else only_value(obs)
         return result

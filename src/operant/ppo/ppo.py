@@ -22,7 +22,7 @@ from operant.training.callbacks import Callback, only_watches
 from operant.training.episodes import Evaluated
 from operant.training.schedule import scheduled
 from operant.training.trainer import COUNTERS, WINDOW, Trainer
-from operant.vector.base import BaseVecEnv
+from operant.vector.batch import Batch
 
 __all__ = ["METRICS", "PPO", "WINDOW", "Timings"]
 
@@ -61,8 +61,8 @@ class PPO(Trainer):
     256
 
     Args:
-        env: an id, an environment class, or a batch made by `operant.make` (in SAME_STEP mode,
-            which then brings its own number of environments).
+        env: an id, an environment class, or a batch made by `operant.make` or of another kind, see
+            `operant.vector.batch` (in SAME_STEP mode; it brings its own number of environments).
         config: the whole configuration; by default the shipped one of the environment, if any.
         policy: a network of your own, see `operant.models.actor_critic`; by default
             `operant.models.policy_for` the spaces.
@@ -82,7 +82,7 @@ class PPO(Trainer):
 
     def __init__(
         self,
-        env: str | type[Env] | BaseVecEnv,
+        env: str | type[Env] | Batch,
         config: Config | None = None,
         *,
         policy: nn.Module | None = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from gymnasium import spaces
 from torch import nn
 
 from operant.models.distributions import Distribution, masked
+from operant.vector.observations import ObsLayout
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,11 @@ class Agent:
     action_space: spaces.Space[Any]
     device: torch.device
 
+    @cached_property
+    def obs_layout(self) -> ObsLayout:
+        """How observations lie in memory."""
+        return ObsLayout.of(self.observation_space)
+
     @torch.inference_mode()
     def act(
         self, obs: Any, noise: np.ndarray | None = None, action_masks: Any = None
@@ -30,7 +37,8 @@ class Agent:
         """Actions for observations, as the environment takes them; a new array.
 
         Args:
-            obs: one observation, or a batch ``[B, *obs_shape]``.
+            obs: one observation, or a batch ``[B, *obs_shape]``; of a Dict or Tuple space a dict or
+                tuple of these.
             noise: float32 ``[B, noise_size]`` in [0, 1) to sample with; None: the most probable
                 action (the mean, for Box).
             action_masks: which actions are allowed, as the environment's ``action_masks()`` gives
@@ -39,18 +47,9 @@ class Agent:
         Raises:
             ValueError: a wrong shape.
         """
-        shape = self.observation_space.shape
-        assert shape is not None
-        batch = np.asarray(obs, self.observation_space.dtype)
-        single = batch.shape == shape
-        if single:
-            batch = batch[None]
-        if batch.shape[1:] != shape or batch.ndim != len(shape) + 1:
-            raise ValueError(
-                f"observations must have shape {shape}, or [B, ...] of it, got {batch.shape}"
-            )
+        rows, single = self.obs_layout.rows(obs)
         self.policy.eval()
-        head, _ = self.policy(torch.from_numpy(np.ascontiguousarray(batch)).to(self.device))
+        head, _ = self.policy(self.obs_layout.split(torch.from_numpy(rows).to(self.device)))
         if action_masks is not None:
             allowed = np.asarray(action_masks, np.bool_)
             if allowed.shape not in (head.shape[-1:] if single else (), tuple(head.shape)):

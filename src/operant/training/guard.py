@@ -49,9 +49,11 @@ def check_rollout(buffer: RolloutBuffer, iteration: int) -> None:
     log-probabilities and rewards; all are to be in the buffer.
     """
     arrays = buffer.arrays
-    found = [_first(name, arrays[name], buffer) for name in ("obs", "value", "log_prob", "reward")]
+    found = [_first("obs", leaf, buffer) for leaf in buffer.leaves(arrays["obs"]).values()]
+    found += [_first(name, arrays[name], buffer) for name in ("value", "log_prob", "reward")]
     found.append(_first("value", arrays["last_value"][None], buffer, buffer.num_steps))
-    found.append(_first_final("final_obs", buffer.final_obs, buffer))
+    finals = buffer.leaves(buffer.final_obs)
+    found += [_first_final("final_obs", leaf, buffer) for leaf in finals.values()]
     values = arrays["final_value"].reshape(-1)[buffer.final_place]
     found.append(_first_final("final_value", values, buffer))
     culprits = [culprit for culprit in found if culprit is not None]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from gymnasium import spaces
 from torch import nn
@@ -12,7 +11,8 @@ from torch import nn
 from operant.models.actor_critic import ActorCritic, policy_for
 from operant.models.distributions import Distribution
 from operant.training.config import PolicyConfig
-from operant.vector.base import BaseVecEnv
+from operant.vector.batch import Batch
+from operant.vector.observations import ObsLayout
 
 
 def new_network(
@@ -20,7 +20,8 @@ def new_network(
 ) -> ActorCritic:
     """A new network for these spaces, initialised by PyTorch's global generator.
 
-    Only numbers are normalised: a Discrete observation is one of several, not more or less.
+    Only numbers are normalised: a Discrete observation is one of several, not more or less. Dict
+    and Tuple observations are not.
 
     Raises:
         ValueError: spaces or options that do not fit together.
@@ -38,16 +39,14 @@ def new_network(
 
 
 def check_network(
-    policy: nn.Module, distribution: Distribution, env: BaseVecEnv, device: torch.device
+    policy: nn.Module, distribution: Distribution, env: Batch, device: torch.device
 ) -> None:
     """Raise ValueError unless `policy` follows the protocol of `operant.models.actor_critic`.
 
     It is in evaluation mode afterwards.
     """
-    obs = env.single_observation_space
-    assert obs.shape is not None
-    first = getattr(obs, "start", 0)  # of Discrete and MultiDiscrete
-    sample = torch.from_numpy(np.zeros((2, *obs.shape), obs.dtype) + first).to(device)
+    layout = ObsLayout.of(env.single_observation_space)
+    sample = layout.split(torch.from_numpy(layout.example(2)).to(device))
     policy.eval()
     with torch.inference_mode():
         outputs = policy(sample)
@@ -60,7 +59,7 @@ def check_network(
             f"the policy's forward must return {wanted} for {env.single_action_space}; "
             f"for B = 2 it returned shapes {shapes[0]} and {shapes[1]}"
         )
-    size = env.rules.mask_size
+    size = env.mask_size
     if size not in (0, distribution.head_size):
         raise ValueError(
             f"the environment's action mask has {size} entries, the policy's head "

@@ -201,8 +201,8 @@ class Session(Generic[T]):
         """The final evaluation: whole episodes, greedy and sampled; None if not asked for, or if
         there is no time limit, so that an episode might never end."""
         config = self.trainer.config
-        endless = self.trainer.env.rules.env.max_episode_steps is None
-        if not config.run.eval_episodes or (endless and not config.env.max_episode_steps):
+        limit = self.trainer.env.describe().evaluation_limit
+        if not config.run.eval_episodes or limit is None:
             return None
         found = self.trainer.evaluated()
         if found is None:
@@ -217,7 +217,7 @@ class Session(Generic[T]):
     def report(self, evaluation: Evaluated | None) -> dict[str, Any]:
         """What the run came to, for JSON. Solved or not is a question to the greedy policy."""
         trainer, best = self.trainer, self.recorder.best
-        threshold = trainer.env.rules.env.reward_threshold
+        threshold = trainer.env.describe().reward_threshold
         reached = trainer.mean_return if evaluation is None else evaluation.greedy.mean_return
         return {
             "run_id": self.run.id,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,7 +25,7 @@ from operant.training.agent import Agent
 from operant.training.config import AgentConfig, BaseConfig
 from operant.training.config_file import parsed_config, to_toml
 from operant.training.network import new_network
-from operant.vector.base import BaseVecEnv
+from operant.vector.batch import Batch, is_batch
 from operant.vector.registry import get_env
 from operant.version import __version__
 
@@ -50,7 +51,7 @@ def snapshot(trainer: Trainer) -> tuple[Arrays, dict[str, Any]]:
     arrays = {
         "model": model,
         "optimizer": optimizer,
-        "environment": trainer.env.get_state(),
+        "environment": _env_state(trainer.env),
         "engine": trainer.state(),
         "random": random,
         **trainer.add_ons.state(),
@@ -69,10 +70,19 @@ def snapshot(trainer: Trainer) -> tuple[Arrays, dict[str, Any]]:
     return arrays, facts
 
 
+def _env_state(batch: Batch) -> dict[str, np.ndarray]:
+    """The state of the environments; nothing, and a warning, where they cannot be saved."""
+    why = batch.why_not_saved
+    if why is None:
+        return batch.get_state()
+    warnings.warn(f"saved without its environments: {why}; they begin again", stacklevel=3)
+    return {}
+
+
 def restored(
     cls: type[T],
     checkpoint: Checkpoint,
-    env: str | type[Env] | BaseVecEnv | None,
+    env: str | type[Env] | Batch | None,
     policy: nn.Module | None,
     options: Mapping[str, Any],
     add_ons: Sequence[AddOn] = (),
@@ -104,7 +114,8 @@ def put_back(trainer: Trainer, checkpoint: Checkpoint) -> None:
     if trainer.config.run.nan_guard:
         check_finite(trainer.policy, checkpoint)
     try:
-        trainer.env.set_state(arrays["environment"])
+        if trainer.env.why_not_saved is None:  # else it begins new episodes
+            trainer.env.set_state(arrays["environment"])
     except (ValueError, IndexError, ArithmeticError) as error:  # an author's function may refuse it
         raise CheckpointError(f"{checkpoint.path / 'environment.safetensors'}: {error}") from None
     try:
@@ -148,7 +159,7 @@ def load_agent(
     checkpoint = load_checkpoint(locate(path, which))
     config = config_of(checkpoint, AgentConfig)
     chosen = chosen_env(config, env)
-    assert not isinstance(chosen, BaseVecEnv)
+    assert isinstance(chosen, str | type)
     spaces = spaces_of(chosen, config)
     device = device or torch.device("cpu")
     if policy is None:
@@ -254,12 +265,13 @@ def _check_tensor(array: np.ndarray, like: torch.Tensor, name: str, where: Path)
 
 
 def _check_fits(
-    checkpoint: Checkpoint, config: BaseConfig, env: str | type[Env] | BaseVecEnv | None
+    checkpoint: Checkpoint, config: BaseConfig, env: str | type[Env] | Batch | None
 ) -> None:
     """Compare sizes in the configuration with the arrays, before anything is allocated for them."""
     chosen = chosen_env(config, env)
-    if isinstance(chosen, BaseVecEnv):
+    if is_batch(chosen):
         return
+    assert isinstance(chosen, str | type)
     _check_model(checkpoint, config, spaces_of(chosen, config))
     rewards = checkpoint.arrays.get("environment", {}).get("reward", np.empty(0))
     if rewards.shape != (config.env.num_envs,):
@@ -293,9 +305,7 @@ class UnregisteredEnvError(ValueError):
         self.env_id = env_id
 
 
-def chosen_env(
-    config: BaseConfig, env: str | type[Env] | BaseVecEnv | None
-) -> str | type[Env] | BaseVecEnv:
+def chosen_env(config: BaseConfig, env: str | type[Env] | Batch | None) -> str | type[Env] | Batch:
     """`env`, or the environment that `config` names, if that is a built-in or registered one.
 
     A file named in a checkpoint is not run: a checkpoint may come from anyone.

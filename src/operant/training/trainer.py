@@ -25,7 +25,7 @@ from operant.training.network import check_network, new_network
 from operant.training.progress import shown
 from operant.training.recent import Recent
 from operant.training.threads import one_thread_an_operation
-from operant.vector.base import BaseVecEnv
+from operant.vector.batch import Batch, env_class, fix_parameters
 from operant.vector.copies import env_key
 
 WINDOW = 100
@@ -86,7 +86,7 @@ class Trainer:
     def __init__(
         self,
         config: BaseConfig,
-        env: BaseVecEnv,
+        env: Batch,
         device: torch.device,
         policy: nn.Module | None = None,
         add_ons: Sequence[AddOn] = (),
@@ -94,7 +94,7 @@ class Trainer:
         self.config = config
         self.device, self.env = device, env
         name = type(self).__name__
-        self.env.fix_parameters(f"{name} trains this batch, and its configuration has them")
+        fix_parameters(env, f"{name} trains this batch, and its configuration has them")
         torch.manual_seed(config.run.seed)
         self.policy = self.complete(self.new_policy() if policy is None else policy).to(device)
         self.distribution: Distribution = getattr(
@@ -317,9 +317,10 @@ class Trainer:
         """
         if deterministic:
             return self.agent.act(obs, None, action_masks)
-        batch = 1 if np.shape(obs) == self.env.single_observation_space.shape else len(obs)
-        noise = torch.rand(batch, self.distribution.noise_size, generator=self.random)
-        return self.agent.act(obs, noise.numpy(), action_masks)
+        agent = self.agent
+        rows, _ = agent.obs_layout.rows(obs)
+        noise = torch.rand(len(rows), self.distribution.noise_size, generator=self.random)
+        return agent.act(obs, noise.numpy(), action_masks)
 
     # Saving ---------------------------------------------------------------------------------
     def save(self, path: str | Path) -> Path:
@@ -341,7 +342,7 @@ class Trainer:
     def load(
         cls,
         path: str | Path,
-        env: str | type[Env] | BaseVecEnv | None = None,
+        env: str | type[Env] | Batch | None = None,
         *,
         policy: nn.Module | None = None,
         add_ons: Sequence[AddOn] = (),
@@ -371,12 +372,12 @@ class Trainer:
     def __reduce__(self) -> tuple[Any, ...]:
         from operant.training.saved import description, made_again
 
-        return made_again, description(self, env_key(self.env.rules.env))
+        return made_again, description(self, env_key(env_class(self.env)))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         from operant.training.saved import description, made_again
 
-        copied: Self = made_again(*deepcopy(description(self, self.env.rules.env), memo))
+        copied: Self = made_again(*deepcopy(description(self, env_class(self.env)), memo))
         return copied
 
     def __copy__(self) -> Self:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -18,10 +17,18 @@ from gymnasium.vector.utils import batch_space
 
 from operant.compiler.spec.rules import Rules, call
 from operant.lang.env import Env
+from operant.vector.arguments import checked_count, checked_mode
+from operant.vector.batch import Description, Ends, StepMemory, reported_ends
 from operant.vector.copies import description, env_key, made_again
 from operant.vector.foreign import not_an_env
 from operant.vector.parameters import is_parameter, refuse_foreign_options, with_parameter
+from operant.vector.registry import id_of
 from operant.vector.seeding import checked_seed
+
+if TYPE_CHECKING:
+    import torch
+
+    from operant.vector.env import VecEnv
 
 NO_LIMIT = 2**31 - 1
 """Steps of an episode without a time limit."""
@@ -66,6 +73,8 @@ class BaseVecEnv(VectorEnv[Any, Any, Any]):
     """Threads that share a step."""
     copy: bool
     """Whether results are the caller's to keep."""
+    device: torch.device
+    """Where results are."""
     _OPTIONS: tuple[str, ...]
     """Arguments of ``__init__`` that only this class has; they are attributes."""
     _built: frozenset[str]
@@ -85,7 +94,7 @@ class BaseVecEnv(VectorEnv[Any, Any, Any]):
         if not (isinstance(env, type) and issubclass(env, Env)):
             raise TypeError(not_an_env(env))
         self.num_envs = checked_count("num_envs", num_envs, _MAX_ENVS)
-        self.autoreset_mode = _checked_mode(autoreset_mode)
+        self.autoreset_mode = checked_mode(autoreset_mode)
         limit = env.max_episode_steps if max_episode_steps is None else max_episode_steps
         if limit is not None:
             limit = checked_count("max_episode_steps", limit, NO_LIMIT)
@@ -164,6 +173,60 @@ class BaseVecEnv(VectorEnv[Any, Any, Any]):
         """
         options = None if mask is None else {"reset_mask": mask}
         return self.reset(seed=seeds, options=options)[0]
+
+    # What training needs: `operant.vector.batch.Batch` ---------------------------------------
+    why_not_saved = None
+
+    @property
+    def mask_size(self) -> int:
+        """Entries of a row's action mask; 0 without masks."""
+        return self.rules.mask_size
+
+    @abstractmethod
+    def write_obs(self, out: Any) -> None:
+        """See `Batch`.
+
+        Raises:
+            ValueError: closed, or never reset.
+        """
+
+    def write_step(self, actions: Any, out: StepMemory) -> Ends | None:
+        """See `Batch`."""
+        obs, reward, terminated, truncated, info = self.step(actions)
+        out.obs[...] = obs
+        out.reward[...] = reward
+        out.terminated[...] = terminated
+        out.truncated[...] = truncated
+        return reported_ends(terminated, truncated, info) if info else None
+
+    def describe(self) -> Description:
+        """See `Batch`."""
+        rules = self.rules
+        return Description(
+            name=id_of(rules.env) or rules.env.__qualname__,
+            backend=self.backend,
+            workers=self.workers,
+            params=rules.params._asdict() if rules.params else {},
+            max_episode_steps=self.max_episode_steps,
+            own_limit=rules.env.max_episode_steps,
+            reward_threshold=rules.env.reward_threshold,
+        )
+
+    def for_evaluation(self, num_envs: int, max_episode_steps: int | None = None) -> VecEnv:
+        """See `Batch`. Finished environments show their last state once: NEXT_STEP mode."""
+        from operant.vector.choose_backend import host_backend
+        from operant.vector.env import VecEnv
+
+        found = self.describe()
+        return VecEnv(
+            self.rules.env,
+            num_envs,
+            backend=host_backend(self.rules.env) if self.backend == "cuda" else self.backend,
+            autoreset_mode=AutoresetMode.NEXT_STEP,
+            copy=False,
+            max_episode_steps=max_episode_steps or found.evaluation_limit,
+            **found.params,
+        )
 
     @abstractmethod
     def _fields(self, index: int) -> list[Any]:
@@ -313,62 +376,7 @@ class BaseVecEnv(VectorEnv[Any, Any, Any]):
         if self.closed:
             raise ValueError("this environment is closed; make a new one")
 
-    def _check_masks_known(self) -> None:
+    def _check_was_reset(self, wanted: str) -> None:
         self._check_open()
         if not self._was_reset:
-            raise ValueError("no action masks yet: call reset() first")
-
-
-def asked_mask(options: Mapping[str, Any] | None) -> Any:
-    """The ``reset_mask`` among the options of ``reset``; None without one.
-
-    Raises:
-        ValueError: an unknown option.
-        TypeError: the mask is None.
-    """
-    unknown = set(options or ()) - {"reset_mask"}
-    if unknown:
-        raise ValueError(
-            f"unknown reset option {sorted(unknown)[0]!r}; the only one is 'reset_mask'"
-        )
-    if not options or "reset_mask" not in options:
-        return None
-    if options["reset_mask"] is None:
-        raise TypeError("reset_mask must be a bool array, got None")
-    return options["reset_mask"]
-
-
-def checked_count(name: str, value: Any, most: int) -> int:
-    """`value` as an int from 1 to `most`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{name} must be an int, got {type(value).__name__} {value!r}")
-    if not 1 <= value <= most:
-        raise ValueError(f"{name} must be between 1 and {most}, got {value}")
-    return int(value)
-
-
-def _checked_mode(mode: Any) -> AutoresetMode:
-    for known in AutoresetMode:
-        if mode in (known, known.value, known.name):
-            return known
-    names = ", ".join(repr(known.value) for known in AutoresetMode)
-    raise ValueError(f"autoreset_mode must be one of {names}, got {mode!r}")
-
-
-def recorded_by_wrapper(env: BaseVecEnv) -> bool:
-    """Whether Gymnasium's RecordEpisodeStatistics, around `env`, is what called ``reset``.
-
-    That wrapper refuses an info that already has its key, and tells the environment nothing of
-    itself; but every wrapper's ``reset`` is on the stack of ours.
-    """
-    frame = sys._getframe(1).f_back
-    while frame is not None:
-        # Other frames stay unopened: before Python 3.13 reading f_locals leaves a copy of the
-        # locals in the frame, and so keeps a caller's deleted environment alive.
-        if frame.f_code.co_name == "reset":
-            wrapper = frame.f_locals.get("self")
-            around = isinstance(wrapper, VectorEnv) and wrapper.unwrapped is env
-            if around and getattr(wrapper, "_stats_key", None) == "episode":
-                return True
-        frame = frame.f_back
-    return False
+            raise ValueError(f"no {wanted} yet: call reset() first")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
@@ -15,53 +15,18 @@ from operant.compiler.spec.buffers import Buffers
 from operant.compiler.spec.rules import Rules
 from operant.lang.env import Env
 from operant.vector.actions import as_actions, bad_action_message, fast_dtypes
-from operant.vector.base import (
-    NO_LIMIT,
-    BaseVecEnv,
-    asked_mask,
-    checked_count,
-    one_at_a_time,
-    recorded_by_wrapper,
-)
+from operant.vector.arguments import asked_mask, checked_count, recorded_by_wrapper
+from operant.vector.base import NO_LIMIT, BaseVecEnv, one_at_a_time
 from operant.vector.choose_backend import Backend, Choice, backend_of, choose_backend
 from operant.vector.measured_workers import measured_workers
 from operant.vector.seeding import assign_streams, fresh_seed
 from operant.vector.state import read_state, write_state
+from operant.vector.steps import Steps
 
 if TYPE_CHECKING:
+    import torch
+
     from operant.backends.cpu.kernels import NumbaBackend
-
-
-class Steps(NamedTuple):
-    """Several steps of a batch, each array ``[steps, num_envs, ...]``.
-
-    `episode_return`, `episode_length` and `episode_time_s` are those of episodes that ended in a
-    step, else 0; `final_obs` is, in SAME_STEP mode, the last observation of those.
-    """
-
-    obs: np.ndarray
-    reward: np.ndarray
-    terminated: np.ndarray
-    truncated: np.ndarray
-    episode_return: np.ndarray
-    episode_length: np.ndarray
-    episode_time_s: np.ndarray
-    final_obs: np.ndarray
-
-    @classmethod
-    def allocate(cls, obs: np.ndarray, shape: tuple[int, int]) -> Steps:
-        """Zeroed memory for ``shape`` steps and environments with observations like `obs`."""
-        wide = (*shape, *obs.shape[1:])
-        return cls(
-            obs=np.zeros(wide, obs.dtype),
-            reward=np.zeros(shape, np.float32),
-            terminated=np.zeros(shape, np.bool_),
-            truncated=np.zeros(shape, np.bool_),
-            episode_return=np.zeros(shape, np.float32),
-            episode_length=np.zeros(shape, np.int32),
-            episode_time_s=np.zeros(shape, np.float32),
-            final_obs=np.zeros(wide, obs.dtype),
-        )
 
 
 class VecEnv(BaseVecEnv):
@@ -266,9 +231,21 @@ class VecEnv(BaseVecEnv):
             out.final_obs[k] = self._final_obs
         return out
 
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        """Main memory."""
+        import torch
+
+        return torch.device("cpu")
+
+    def write_obs(self, out: np.ndarray) -> None:
+        """See `BaseVecEnv`."""
+        self._check_was_reset("observations")
+        out[...] = self._results[0]
+
     def action_masks(self) -> np.ndarray | None:
         """See `BaseVecEnv`."""
-        self._check_masks_known()
+        self._check_was_reset("action masks")
         return None if self.rules.mask_size == 0 else self._hand_out(self._masks)
 
     @one_at_a_time

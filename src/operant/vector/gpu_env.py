@@ -22,7 +22,8 @@ from operant.compiler.recording.trace import FLOAT, INT
 from operant.compiler.spec.rules import Rules
 from operant.lang.env import Env
 from operant.toolchain.gpus import check_memory, interpreted
-from operant.vector.base import BaseVecEnv, asked_mask, one_at_a_time
+from operant.vector.arguments import asked_mask
+from operant.vector.base import BaseVecEnv, one_at_a_time
 from operant.vector.seeding import checked_seed, fresh_seed
 from operant.vector.state import COUNTERS, RESULTS, checked_state
 
@@ -273,9 +274,14 @@ class CudaVecEnv(BaseVecEnv):
             RulesOverflowError: an int did not fit into its array; its lowest bits were kept.
         """
 
+    def write_obs(self, out: Tensor) -> None:
+        """See `BaseVecEnv`."""
+        self._check_was_reset("observations")
+        out.copy_(self._own.obs)
+
     def action_masks(self) -> Tensor | None:
         """See `BaseVecEnv`."""
-        self._check_masks_known()
+        self._check_was_reset("action masks")
         return None if self.rules.mask_size == 0 else self._hand_out(self._own.action_mask)
 
     @property

@@ -27,11 +27,11 @@ class BaseEngine:
     def __init__(self, job: Job) -> None:
         self.job = job
         ppo, env, dist = job.config.ppo, job.env, job.distribution
-        obs = job.env.single_observation_space
-        assert obs.shape is not None
+        obs = job.obs_layout
         samples = ppo.num_steps * env.num_envs
-        numbers = math.prod(obs.shape) + math.prod(dist.action_shape) + dist.noise_size
-        check_memory(samples * (8 * numbers + 32), f"{ppo.num_steps} steps of {env.num_envs}")
+        numbers = math.prod(dist.action_shape) + dist.noise_size
+        size = samples * (2 * obs.nbytes + 8 * numbers + 32)
+        check_memory(size, f"{ppo.num_steps} steps of {env.num_envs}")
         self.buffer = RolloutBuffer(
             ppo.num_steps,
             env.num_envs,
@@ -40,6 +40,7 @@ class BaseEngine:
             obs_dtype=torch.from_numpy(np.empty(0, obs.dtype)).dtype,
             action_dtype=dist.action_dtype,
             mask_size=job.mask_size,
+            layout=obs,
         )
         self._return_carry = np.zeros(env.num_envs, np.float32)
 
@@ -80,7 +81,7 @@ class BaseEngine:
         obs, action, mask, old_log_prob, target, _, advantage = data
         for start in range(0, len(self.buffer), self.buffer.num_envs):
             index = torch.arange(start, start + self.buffer.num_envs, device=self.job.device)
-            head, value = self.job.policy(obs[index])
+            head, value = self.job.forward(obs[index])
             if mask.shape[1]:
                 head = masked(head, mask[index])
             log_prob, entropy = self.job.distribution.evaluate(head, action[index])

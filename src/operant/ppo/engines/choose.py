@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 
 from operant.ppo.job import Engine, Job
-from operant.vector.base import BaseVecEnv
+from operant.vector.batch import compiled_batch, is_batch
 
 log = logging.getLogger("operant.engine")
 
@@ -26,7 +26,8 @@ def choose_engine(job: Job) -> Choice:
 
     A job that the engine asked for cannot do goes to the next one, with the reason.
     """
-    chosen = _on_card(job) if job.env.backend == "cuda" else _on_host(job)
+    compiled_on_gpu = job.env.backend == "cuda" and compiled_batch(job.env) is not None
+    chosen = _on_card(job) if compiled_on_gpu else _on_host(job)
     wanted = job.config.run.engine
     if wanted not in ("auto", chosen.engine.name):
         log.warning("engine %s: %s", chosen.engine.name, chosen.reason)
@@ -132,7 +133,8 @@ def choose_device(name: str, env: object = None) -> torch.device:
     Raises:
         ValueError: no such device on this machine, or not that of the batch.
     """
-    given = getattr(env, "device", None) if isinstance(env, BaseVecEnv) else None
+    on_gpu = is_batch(env) and (env.backend == "cuda" or env.device.type != "cpu")
+    given: torch.device | None = env.device if on_gpu else None  # type: ignore[attr-defined]
     if name == "auto":
         return given or torch.device(*("cuda", 0) if torch.cuda.is_available() else ("cpu",))
     device: torch.device | None = None

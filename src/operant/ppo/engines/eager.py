@@ -5,8 +5,6 @@ Time-major ``[T, N]``. Environments run on the CPU; on a GPU only the networks d
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -19,6 +17,7 @@ from operant.toolchain.machine import usable_cores
 from operant.training.guard import check_action, check_rollout
 from operant.training.noise import fill_uniforms, shuffled
 from operant.training.threads import Threads, keep_freed_memory
+from operant.vector.batch import Ends
 
 SLICE = 4096
 """Samples that go through the networks at once on a CPU, so that activations stay in its caches."""
@@ -47,14 +46,14 @@ class EagerEngine(BaseEngine):
     def collect(self, iteration: int, step: int) -> Episodes:
         """Fill the buffer; see `Engine`."""
         job, buffer = self.job, self.buffer
-        env, policy, dist, device = job.env, job.policy, job.distribution, job.device
-        policy.eval()
+        env, dist, device = job.env, job.distribution, job.device
+        job.policy.eval()
         fill_uniforms(self._noise, job.config.run.seed, step)
         noise = torch.from_numpy(self._noise)
         finished: list[tuple[np.ndarray, ...]] = []
-        buffer.start(env.get_state()["obs"])
+        env.write_obs(buffer.start())
         for t in range(buffer.num_steps):
-            head, value = policy(buffer.obs[t].to(device))
+            head, value = job.forward(buffer.obs[t].to(device))
             if job.mask_size:
                 allowed = env.action_masks()
                 buffer.arrays["action_mask"][t] = allowed
@@ -64,28 +63,26 @@ class EagerEngine(BaseEngine):
             buffer.log_prob[t] = log_prob
             buffer.value[t] = value
             try:
-                results = env.step(dist.to_env(action).cpu().numpy())
+                ends = env.write_step(dist.to_env(action).cpu().numpy(), buffer.step_memory(t))
             except ValueError:
                 check_action(action, iteration, t)  # is it the policy's fault?
                 raise
-            obs, reward, terminated, truncated, info = results
-            buffer.store_step(t, obs, reward, terminated, truncated)
-            if info:
-                finished.append(self._ends(t, truncated & ~terminated, info))
+            if ends is not None:
+                finished.append(self._keep_ends(t, ends))
         buffer.last_value[:] = job.value(buffer.obs[-1].to(device))
         buffer.fill_final_values(lambda final_obs: job.value(final_obs.to(device)))
         if job.config.run.nan_guard:
             check_rollout(buffer, iteration)
         return Episodes.joined(finished)
 
-    def _ends(self, t: int, cut: np.ndarray, info: dict[str, Any]) -> tuple[np.ndarray, ...]:
+    def _keep_ends(self, t: int, ends: Ends) -> tuple[np.ndarray, ...]:
         """Note the episodes that ended at step `t`, and final observations of those cut short."""
-        index = np.flatnonzero(info["_episode"])
-        cut_index = np.flatnonzero(cut)
-        if len(cut_index):
-            self.buffer.store_final_obs(t, cut_index, info["final_obs"][cut_index])
-        report = info["episode"]
-        return index, np.full(len(index), t), report["r"][index], report["l"][index], cut[index]
+        index, returns, lengths, truncated, final_obs = ends
+        if truncated.any():
+            assert final_obs is not None  # SAME_STEP mode
+            cut = index[truncated]
+            self.buffer.store_final_obs(t, cut, final_obs[cut])
+        return index, np.full(len(index), t), returns, lengths, truncated
 
     # advantages -----------------------------------------------------------------------------
     def advantages(self) -> None:
@@ -156,7 +153,7 @@ class EagerEngine(BaseEngine):
         # index_select: three times as fast as indexing with [index].
         samples = [x.index_select(0, index) for x in data[:-1]]
         obs, action, mask, old_log_prob, target, old_value = samples
-        head, value = self.job.policy(obs)
+        head, value = self.job.forward(obs)
         if mask.shape[1]:
             head = masked(head, mask)
         log_prob, entropy = self.job.distribution.evaluate(head, action)

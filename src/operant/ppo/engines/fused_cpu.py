@@ -143,7 +143,7 @@ class FusedEngine(BaseEngine):
         steps, envs = self.buffer.num_steps, self.buffer.num_envs
         self._env_tile = tile = self._games_at_once(envs)
         tiles = -(-envs // tile)
-        limit = job.env.max_episode_steps
+        limit = job.env.describe().max_episode_steps
         finals = tile * (1 + (steps - 1) // (limit or NO_LIMIT))
         one_hot = table.words[t.ENCODING] == n.ONE_HOT
         known = int(table.words[t.INPUT_SIZE]) if one_hot else plan.x_row
@@ -239,7 +239,9 @@ class FusedEngine(BaseEngine):
         """Fill the buffer; see `Engine`."""
         table, buffer, job = self._table, self.buffer, self.job
         job.policy.eval()  # for those who look at it: nothing here depends on the mode
-        with job.env.in_use():
+        env = job.env
+        assert isinstance(env, VecEnv)
+        with env.in_use():
             compiled = self._connect_env(step)
             self._pack()
             for name in ("episode_counts", "final_counts", "bad"):

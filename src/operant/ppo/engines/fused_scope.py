@@ -22,6 +22,7 @@ from operant.models.actor_critic import (
 from operant.models.distributions import Categorical, Gaussian, MultiCategorical, SquashedGaussian
 from operant.ppo.job import Job
 from operant.toolchain.gpus import is_hopper
+from operant.vector.batch import compiled_batch
 
 MOST_LAYERS = 3
 MOST_NEURONS = 256
@@ -39,7 +40,8 @@ _CALLED = frozenset(("forward", "head", "value", "_head", "_inputs"))
 def why_not_fused_on_card(job: Job) -> str | None:
     """The same for the one on the card, whose networks are smaller and whose products may be less
     precise."""
-    if not isinstance(job.env.rules, TracedRules):
+    batch = compiled_batch(job.env)
+    if batch is None or not isinstance(batch.rules, TracedRules):
         return "it steps environments whose state is a tuple of numbers, not arrays"
     if job.config.run.precision == "fp16":
         return "it computes in bf16, tf32 or fp32, not fp16"

@@ -1,0 +1,212 @@
+"""Observations as rows of memory: a tree of typed leaves side by side, or the one array of a Box.
+
+A batch hands out the observations of its environments as one array ``[num_envs, *shape]`` of one
+dtype, which a rollout stores and a minibatch gathers as it is. Of a Box, Discrete or MultiDiscrete
+space that array holds the observations themselves. Of a Dict or Tuple space it holds bytes: each
+environment has a row in which every leaf begins at a multiple of 8 bytes, so that `split` gives
+typed views of the same memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+_ALIGNMENT = 8
+"""Bytes; the largest item of a leaf, an int64 or a float64."""
+_LEAVES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One array of an observation."""
+
+    path: str
+    """Where it is in the tree, such as ``"camera"`` or ``"arm/0"``; ``""`` where it is alone."""
+    keys: tuple[Any, ...]
+    """The same as keys of dicts and indices of tuples, the outermost first."""
+    space: spaces.Space[Any]
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    offset: int = 0
+    """Bytes from the beginning of the row."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes in a row, without what aligns the next."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def of(self, obs: Any) -> Any:
+        """This leaf of an observation, or of many, as the environment gives them."""
+        for key in self.keys:
+            obs = obs[key]
+        return obs
+
+
+@dataclass(frozen=True)
+class ObsLayout:
+    """How the observations of a space lie in memory."""
+
+    space: spaces.Space[Any]
+    leaves: tuple[Leaf, ...]
+    shape: tuple[int, ...]
+    """Of one observation in memory: the space's own, or ``(bytes of a row,)`` of a tree."""
+    dtype: np.dtype[Any]
+    """Of the memory: the space's own, or uint8 of a tree."""
+
+    @classmethod
+    def of(cls, space: spaces.Space[Any]) -> ObsLayout:
+        """The layout of a space.
+
+        Raises:
+            ValueError: a space, or one within it, whose elements are not arrays of a fixed size.
+        """
+        if not isinstance(space, spaces.Dict | spaces.Tuple):
+            leaf = _leaf((), space)
+            return cls(space, (leaf,), leaf.shape, leaf.dtype)
+        leaves: list[Leaf] = []
+        end = 0
+        for keys, inner in _walk(space, ()):
+            leaf = _leaf(keys, inner, end)
+            if leaf.nbytes == 0 or any(leaf.path == other.path for other in leaves):
+                problem = "is empty" if leaf.nbytes == 0 else "is there twice"
+                raise ValueError(f"the leaf {leaf.path!r} of the observation space {problem}")
+            leaves.append(leaf)
+            end += -(-leaf.nbytes // _ALIGNMENT) * _ALIGNMENT
+        if not leaves:
+            raise ValueError(f"the observation space {space} has nothing to see")
+        return cls(space, tuple(leaves), (end,), np.dtype(np.uint8))
+
+    @property
+    def is_tree(self) -> bool:
+        """Whether the memory holds rows of bytes."""
+        return isinstance(self.space, spaces.Dict | spaces.Tuple)
+
+    @property
+    def nbytes(self) -> int:
+        """Of one observation in memory."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def memory(self, *lead: int) -> np.ndarray:
+        """Zeroed memory for ``[*lead]`` observations; the caller's."""
+        return np.zeros((*lead, *self.shape), self.dtype)
+
+    def split(self, rows: Any) -> Any:
+        """What a policy is given of observations in memory: `rows` themselves, or of a tree a dict
+        of its leaves by path. Views.
+
+        Args:
+            rows: an array or a tensor ``[..., *shape]``; of a tree contiguous in the last
+                dimension, and aligned, as memory made by `memory` and rows gathered from it are.
+        """
+        return self.views(rows) if self.is_tree else rows
+
+    def views(self, rows: Any) -> dict[str, Any]:
+        """Every leaf by its path, ``[..., *leaf.shape]``: views of `rows`, see `split`."""
+        if not self.is_tree:
+            return {"": rows}
+        lead = tuple(rows.shape[:-1])
+        tensors = not isinstance(rows, np.ndarray)
+        found = {}
+        for leaf in self.leaves:
+            part = rows[..., leaf.offset : leaf.offset + leaf.nbytes]
+            dtype = self._torch_dtypes[leaf.path] if tensors else leaf.dtype
+            found[leaf.path] = part.view(dtype).reshape((*lead, *leaf.shape))
+        return found
+
+    def pack(self, obs: Any, out: np.ndarray) -> np.ndarray:
+        """Write observations, as the environment gives them, into memory ``[..., *shape]``; the
+        memory."""
+        if not self.is_tree:
+            out[...] = obs
+            return out
+        views = self.views(out)
+        for leaf in self.leaves:
+            views[leaf.path][...] = leaf.of(obs)
+        return out
+
+    def rows(self, obs: Any) -> tuple[np.ndarray, bool]:
+        """Memory ``[B, *shape]`` that holds `obs`, and whether that was one observation alone.
+
+        Args:
+            obs: one observation or a batch, as the environment gives them (of a tree a dict or a
+                tuple), or ``[B, *shape]`` in memory already.
+
+        Raises:
+            ValueError: a wrong shape, or a leaf is missing.
+        """
+        if self.is_tree and isinstance(obs, Mapping | tuple | list):
+            return self._packed(obs)
+        batch = np.asarray(obs, self.dtype)
+        single = batch.shape == self.shape
+        if single:
+            batch = batch[None]
+        if batch.shape[1:] != self.shape or batch.ndim != len(self.shape) + 1:
+            raise ValueError(
+                f"observations must have shape {self.shape}, or [B, ...] of it, got {batch.shape}"
+            )
+        return np.ascontiguousarray(batch), single
+
+    def _packed(self, obs: Any) -> tuple[np.ndarray, bool]:
+        try:
+            arrays = [np.asarray(leaf.of(obs), leaf.dtype) for leaf in self.leaves]
+        except (KeyError, IndexError, TypeError) as error:
+            raise ValueError(f"observations must be of {self.space}: {error!r}") from None
+        pairs = list(zip(self.leaves, arrays, strict=True))
+        single = all(array.shape == leaf.shape for leaf, array in pairs)
+        counts = {() if single else array.shape[:1] for array in arrays}
+        for leaf, array in pairs:
+            if array.shape != (*(() if single else array.shape[:1]), *leaf.shape):
+                raise ValueError(
+                    f"{leaf.path!r} of the observations must have shape {leaf.shape}, or [B, ...] "
+                    f"of it, got {array.shape}"
+                )
+        if len(counts) > 1:
+            raise ValueError(f"leaves have different numbers of observations: {sorted(counts)}")
+        out = self.memory(*counts.pop())
+        self.pack(obs, out)
+        return (out[None], True) if single else (out, False)
+
+    def example(self, count: int) -> np.ndarray:
+        """`count` observations that the space has, as far as integers go; memory."""
+        out = self.memory(count)
+        for leaf, view in zip(self.leaves, self.views(out).values(), strict=True):
+            view[...] = getattr(leaf.space, "start", 0)  # of Discrete and MultiDiscrete
+        return out
+
+    @cached_property
+    def _torch_dtypes(self) -> dict[str, Any]:
+        import torch
+
+        return {leaf.path: torch.from_numpy(np.empty(0, leaf.dtype)).dtype for leaf in self.leaves}
+
+
+def _walk(
+    space: spaces.Space[Any], keys: tuple[Any, ...]
+) -> Iterator[tuple[tuple[Any, ...], spaces.Space[Any]]]:
+    """The leaves of a space, with their keys, in its own order."""
+    if isinstance(space, spaces.Dict):
+        for key, inner in space.spaces.items():
+            yield from _walk(inner, (*keys, key))
+    elif isinstance(space, spaces.Tuple):
+        for index, inner in enumerate(space.spaces):
+            yield from _walk(inner, (*keys, index))
+    else:
+        yield keys, space
+
+
+def _leaf(keys: tuple[Any, ...], space: spaces.Space[Any], offset: int = 0) -> Leaf:
+    path = "/".join(str(key) for key in keys)
+    if not isinstance(space, _LEAVES) or space.shape is None or space.dtype is None:
+        where = f" at {path!r}" if path else ""
+        raise ValueError(
+            f"observations of {space}{where} have no fixed size in memory; known are Box, "
+            "Discrete, MultiDiscrete and MultiBinary, and Dict and Tuple of them"
+        )
+    return Leaf(path, keys, space, np.dtype(space.dtype), space.shape, offset)
