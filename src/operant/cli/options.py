@@ -7,7 +7,7 @@ from typing import Any
 from typer.core import TyperCommand
 
 from operant.cli.screen import UserError
-from operant.ppo.advice import OPTIONS
+from operant.training.advice import OPTIONS
 
 
 class Command(TyperCommand):
