@@ -7,7 +7,6 @@ from typing import Any
 from typer.core import TyperCommand
 
 from operant.cli.screen import UserError
-from operant.training.advice import OPTIONS
 
 
 class Command(TyperCommand):
@@ -23,9 +22,14 @@ class Command(TyperCommand):
             return super().parse_args(ctx, args)
         except Exception as error:
             option = getattr(error, "option_name", "")  # Typer's click, or its own copy of it
-            name = OPTIONS.get(option.lstrip("-").replace("-", "_"))
-            if name is None or type(error).__name__ != "NoSuchOption":
+            if type(error).__name__ != "NoSuchOption":
                 raise
+            from operant.ppo.config import Config
+
+            known = Config.elsewhere().get(option.lstrip("-").replace("-", "_"))
+            if known is None:
+                raise
+            name = known.partition(":")[0]
             switch = "--" + name.rpartition(".")[2].replace("_", "-")
             there = any(switch in parameter.opts for parameter in self.params)
             write = switch if there else f"--set {name}=..."
