@@ -335,6 +335,7 @@ def test_the_graph_engine_needs_a_card() -> None:
 
 def test_a_compiler_or_a_driver_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     from operant.ppo.engines.fused_cuda import FusedKernels
+
     from operant.toolchain.nvrtc import CompileError
 
     def refused(engine: Any, job: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-
 from operant.ppo.engines.exchange import Exchange, Marks
 
 ON_CARD = pytest.param(

@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import nn
-
 from operant.ppo.engines.places import Places
+from torch import nn
 
 
 class Net(nn.Module):

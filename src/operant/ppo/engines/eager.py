@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from operant.models.distributions import masked
-from operant.ppo.engines.base import DATA, BaseEngine
+from operant.ppo.engines.base import BaseEngine
+from operant.ppo.engines.figures import DATA
 from operant.ppo.guard import check_action, check_rollout
 from operant.ppo.job import Episodes, Job
 from operant.ppo.loss import Loss, normalized, ppo_loss
