@@ -1,5 +1,5 @@
-"""CUDA graphs without a GPU: what is launched while one is captured is recorded, and done again when
-it is replayed. For tests of what engines do around their graphs, in Triton's interpreter.
+"""CUDA graphs without a GPU: what is launched while one is captured is recorded, and done again
+when it is replayed. For tests of what engines do around their graphs, in Triton's interpreter.
 
 Unlike a GPU, which only notes what is captured, this does it as well.
 """
