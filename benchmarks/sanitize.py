@@ -19,7 +19,7 @@ from operant.buffers.advantages import gae
 from operant.buffers.triton_scans import discounted_triton, gae_triton
 from operant.check.env_check import random_actions
 from operant.models import PPO
-from operant.ppo.engines.fused_cuda import FusedKernels
+from operant.ppo.engines.gpu_engines import fused_engine
 from operant.ppo.kernels.cpu.shuffle import shuffle_keys
 from operant.ppo.kernels.triton.episodes import last_episodes
 from operant.ppo.kernels.triton.noise import fill_uniforms_triton
@@ -108,7 +108,7 @@ def fused(env: str, precision: str, options: dict[str, Any], num_envs: int = 77)
         given |= {"normalize_reward": True, "value_clip": 0.3, "entropy_coef": 0.01, "seed": 3}
         ppo = PPO(batch, device=device, engine="eager", precision=precision, **given)
         if not eager:
-            ppo.engine = FusedKernels(ppo.engine.job)  # type: ignore[attr-defined]
+            ppo.engine = fused_engine(ppo.engine.job, captured=False)  # type: ignore[attr-defined]
         ppo.learn(2 * num_envs * 5, progress=False)
         trained.append(torch.cat([p.detach().flatten() for p in ppo.policy.parameters()]))
     assert trained[0].isfinite().all(), (env, precision, options)

@@ -1,4 +1,4 @@
-"""The graph engine, on a card."""
+"""The graph engine, on a GPU."""
 
 from __future__ import annotations
 

@@ -85,14 +85,14 @@ def card(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> pyt
         request.getfixturevalue("interpreter")
     elif torch.cuda.get_device_capability()[0] != 9:
         pytest.skip("the card is no Hopper")
-    from operant.ppo.engines import fused_cuda
+    from operant.ppo.engines import fused_gpu_layout, fused_gpu_program, gpu_engines
     from operant.ppo.kernels.hopper import rollout
 
-    monkeypatch.setattr(fused_cuda, "HopperUpdate", lambda plan, device: None)
-    monkeypatch.setattr(fused_cuda, "FusedCudaEngine", fused_cuda.FusedKernels)
+    monkeypatch.setattr(fused_gpu_program, "HopperUpdate", lambda plan, device: None)
+    monkeypatch.setattr(gpu_engines, "GraphExecutor", gpu_engines.DirectExecutor)
     if not ON_CARD:
-        monkeypatch.setattr(fused_cuda, "is_hopper", lambda device: True)
-        monkeypatch.setattr(fused_cuda, "_processors", lambda device: 132)
+        monkeypatch.setattr(fused_gpu_layout, "is_hopper", lambda device: True)
+        monkeypatch.setattr(fused_gpu_layout, "_processors", lambda device: 132)
         monkeypatch.setattr(rollout, "Kernels", HostKernels)
     return monkeypatch
 
@@ -224,7 +224,7 @@ def check(ppo: PPO, twin: Any, iteration: int) -> None:
     ours, theirs = ppo.env.get_state(), twin.get_state()
     for name in theirs:
         np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
-    assert ppo.engine._hints.abs().sum() == 0
+    assert ppo.engine.engine.program.rollout.hints.abs().sum() == 0
 
 
 JOBS = [
@@ -253,11 +253,11 @@ def test_a_rollout_is_what_policy_and_environment_do(
     options: dict[str, Any],
     tiles: int,
 ) -> None:
-    from operant.ppo.engines import fused_cuda
+    from operant.ppo.engines import fused_gpu_rollout
     from operant.ppo.kernels.hopper.rollout_source import Shape
 
     pairs = 2 if tiles == 1 else 1
-    card.setattr(fused_cuda, "launch_shape", lambda *_: Shape(tiles, pairs, 1))
+    card.setattr(fused_gpu_rollout, "launch_shape", lambda *_: Shape(tiles, pairs, 1))
     env = {**tasks, "Locked": Locked}.get(task, task)
     ppo = made(env, num_envs, **options)
     if ppo.policy.obs_normalizer is not None:
@@ -317,7 +317,7 @@ def test_hints_tell_of_what_is_not_finite(card: pytest.MonkeyPatch, gift: int, s
         batch, device=DEVICE, engine="fused", precision="bf16", num_steps=steps, minibatches=1
     )
     ppo.engine.collect(0, 0)
-    hints = ppo.engine._hints.cpu().numpy()
+    hints = ppo.engine.engine.program.rollout.hints.cpu().numpy()
     if gift < 2 and steps > 2:
         assert np.isnan(hints).sum() == 2  # of both warps that act
     else:
@@ -336,17 +336,17 @@ def test_hints_tell_of_final_observations(
     ppo.engine.collect(0, 0)
     assert ppo.engine.buffer.truncated[-1].all()
     assert ppo.engine.buffer.obs.isfinite().all()
-    assert np.isnan(ppo.engine._hints.cpu().numpy()).sum() >= 2
+    assert np.isnan(ppo.engine.engine.program.rollout.hints.cpu().numpy()).sum() >= 2
 
 
 def test_values_of_final_observations_are_looked_at(card: pytest.MonkeyPatch, tasks: Tasks) -> None:
     ppo = made(tasks["Turns"], 21, hidden=(16,))
     ppo.engine.collect(0, 0)
-    assert (ppo.engine._hints == 0).all()
+    assert (ppo.engine.engine.program.rollout.hints == 0).all()
     with torch.no_grad():
         ppo.policy.critic_head.bias.fill_(torch.inf)
     ppo.engine.collect(0, 0)
-    assert np.isnan(ppo.engine._hints.cpu().numpy()).sum() == 2
+    assert np.isnan(ppo.engine.engine.program.rollout.hints.cpu().numpy()).sum() == 2
 
 
 def test_what_has_no_probability_is_never_chosen(card: pytest.MonkeyPatch, tasks: Tasks) -> None:

@@ -1,4 +1,4 @@
-"""What engines have in common: the rollout's memory, reward scaling, and the search for NaN."""
+"""What engines have in common: the rollout's memory, reward scaling, and the way back."""
 
 from __future__ import annotations
 
@@ -7,18 +7,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from operant.buffers.advantages import discounted_returns
 from operant.buffers.rollout import RolloutBuffer
-from operant.models.distributions import masked
+from operant.ppo.engines.figures import report, trained_tensors
 from operant.ppo.job import Iteration, Job
-from operant.training.guard import NonFiniteError
-
-FIGURES = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "grad_norm")
-"""What an update reports of each minibatch."""
-DATA = ("obs", "action", "action_mask", "log_prob", "target", "value", "advantage")
-"""What an update looks at."""
 
 
 class BaseEngine:
@@ -56,41 +49,7 @@ class BaseEngine:
 
     def report(self, figures: np.ndarray, iteration: int) -> dict[str, float]:
         """Means over minibatches of `figures` ``[minibatches, 6]``, after the NaN guard."""
-        if self.job.config.run.nan_guard and not np.isfinite(figures).all():
-            self._check_update(figures, iteration)
-        means = np.add.reduce(figures) / len(figures)  # figures.mean(0) takes 5 us longer
-        found = dict(zip(FIGURES, means.tolist(), strict=True))
-        found["epochs"] = len(figures) / self.job.config.ppo.minibatches
-        return found
-
-    def _check_update(self, figures: np.ndarray, iteration: int) -> None:
-        """Raise `NonFiniteError` for the first minibatch whose loss or gradient was not finite;
-        there is one."""
-        bad = ~np.isfinite(figures)
-        first = int(bad.any(1).nonzero()[0][0])
-        if bad[first, :-1].any():
-            name = FIGURES[int(bad[first, :-1].argmax())]
-            detail = f"{name} is {figures[first, FIGURES.index(name)]} in minibatch {first}"
-            raise NonFiniteError("loss", iteration, self._guilty_env(), detail)
-        detail = f"its norm is {figures[first, -1]} in minibatch {first}, though the loss is finite"
-        raise NonFiniteError("gradient", iteration, None, detail)
-
-    def _guilty_env(self) -> int | None:
-        """The first environment with a sample whose own loss is not finite, if there is one."""
-        data = [tensor.to(self.job.device) for tensor in self.buffer.flat(*DATA)]
-        obs, action, mask, old_log_prob, target, _, advantage = data
-        for start in range(0, len(self.buffer), self.buffer.num_envs):
-            index = torch.arange(start, start + self.buffer.num_envs, device=self.job.device)
-            head, value = self.job.forward(obs[index])
-            if mask.shape[1]:
-                head = masked(head, mask[index])
-            log_prob, entropy = self.job.distribution.evaluate(head, action[index])
-            ratio = (log_prob - old_log_prob[index]).exp()
-            loss = ratio * advantage[index] + entropy + (value - target[index]).square()
-            bad = (~torch.isfinite(loss)).nonzero()
-            if len(bad):
-                return int(bad[0])
-        return None
+        return report(self.job, self.buffer, figures, iteration)
 
     # an iteration before it is asked for ----------------------------------------------------
     def expect(self, following: Iteration | None) -> None:
@@ -103,20 +62,15 @@ class BaseEngine:
     def keep(self) -> None:
         """Copy what an iteration changes; see `Engine`."""
         self._count_before = self.job.optimizer.count
-        self._before = [tensor.clone() for tensor in self._trained()]
+        self._before = [tensor.clone() for tensor in trained_tensors(self.job)]
 
     @torch.no_grad()
     def undo(self) -> None:
         """Put the copies back; see `Engine`."""
-        trained = self._trained()
+        trained = trained_tensors(self.job)
         for tensor, good in zip(trained, self._before[: len(trained)], strict=True):
             tensor.copy_(good)
         self.job.optimizer.count = self._count_before
-
-    def _trained(self) -> list[Tensor]:
-        """What an iteration changes in the policy and the optimiser; not copies."""
-        adam = self.job.optimizer
-        return [*self.job.policy.state_dict().values(), adam.exp_avg, adam.exp_avg_sq]
 
     def explained_variance(self) -> float:
         """Share of the targets' variance that the values explain; NaN if there is none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from typing import NamedTuple
 
@@ -27,7 +28,7 @@ def choose_engine(job: Job) -> Choice:
     A job that the engine asked for cannot do goes to the next one, with the reason.
     """
     compiled_on_gpu = job.env.backend == "cuda" and compiled_batch(job.env) is not None
-    chosen = _on_card(job) if compiled_on_gpu else _on_host(job)
+    chosen = _on_gpu(job) if compiled_on_gpu else _on_host(job)
     wanted = job.config.run.engine
     if wanted not in ("auto", chosen.engine.name):
         log.warning("engine %s: %s", chosen.engine.name, chosen.reason)
@@ -52,15 +53,15 @@ def _on_host(job: Job) -> Choice:
     return Choice(FusedEngine(job), "as asked" if wanted == "fused" else "the fastest for this job")
 
 
-def _on_card(job: Job) -> Choice:
-    """`fused`, `graph` or `eager`, with environments on the card."""
-    from operant.ppo.engines.device import DeviceEngine
-    from operant.ppo.engines.graph import CannotCaptureError, GraphEngine
+def _on_gpu(job: Job) -> Choice:
+    """`fused`, `graph` or `eager`, with environments on the GPU."""
+    from operant.ppo.engines import gpu_engines
+    from operant.ppo.engines.captured_graph import CannotCaptureError
     from operant.toolchain.nvrtc import CompileError
 
     wanted = job.config.run.engine
     if wanted == "eager":
-        return Choice(DeviceEngine(job), "as asked")
+        return Choice(gpu_engines.eager_engine(job), "as asked")
     fastest = "as asked" if wanted != "auto" else "the fastest for this job"
     if wanted in ("auto", "fused"):
         from operant.ppo.engines.fused_scope import why_fused_is_slow_on_card, why_not_fused_on_card
@@ -69,11 +70,8 @@ def _on_card(job: Job) -> Choice:
         if reason is None and wanted == "auto":
             reason = why_fused_is_slow_on_card(job)
         if reason is None and (job.device.type == "cuda" or wanted == "fused"):
-            from operant.ppo.engines.fused_cuda import FusedCudaEngine, FusedKernels
-
-            kind = FusedCudaEngine if job.device.type == "cuda" else FusedKernels
             try:
-                return Choice(_fitting(kind, job), fastest)
+                return Choice(_fitting(gpu_engines.fused_engine, job), fastest)
             except (CannotCaptureError, CompileError) as error:
                 reason = str(error).partition("\n")[0]
         if wanted == "fused":
@@ -83,20 +81,20 @@ def _on_card(job: Job) -> Choice:
     why = _why_not_graph(job)
     if why is None:
         try:
-            return Choice(_fitting(GraphEngine, job), fastest)
+            return Choice(_fitting(gpu_engines.graph_engine, job), fastest)
         except CannotCaptureError as error:
             why = str(error)
     reason = f"the graph engine cannot do this job: {why}"
     if wanted == "fused":
         reason = f"{fastest}; nor can the graph engine: {why}"
-    return Choice(DeviceEngine(job), reason)
+    return Choice(gpu_engines.eager_engine(job), reason)
 
 
-def _fitting(kind: type[Engine], job: Job) -> Engine:
+def _fitting(make: Callable[[Job], Engine], job: Job) -> Engine:
     device = torch.cuda.device(job.device) if job.device.type == "cuda" else nullcontext()
     try:
         with device:
-            return kind(job)
+            return make(job)
     except torch.OutOfMemoryError as error:
         raise MemoryError(
             f"training {job.env.num_envs:,} environments with {job.config.ppo.num_steps} steps "
@@ -127,7 +125,7 @@ def _why_not_graph(job: Job) -> str | None:
 
 
 def choose_device(name: str, env: object = None) -> torch.device:
-    """The device of that name; ``"auto"`` is where `env` is, if that is a batch on a card, else the
+    """The device of that name; ``"auto"`` is where `env` is, if that is a batch on a GPU, else the
     first GPU, or the CPU where there is none.
 
     Raises:

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from operant.models.distributions import masked
-from operant.ppo.engines.base import DATA, BaseEngine
+from operant.ppo.engines.base import BaseEngine
+from operant.ppo.engines.figures import DATA
 from operant.ppo.job import Episodes, Job
 from operant.ppo.loss import Loss, normalized, ppo_loss
 from operant.toolchain.machine import usable_cores

@@ -17,7 +17,8 @@ from operant.backends.cpu.kernels import NumbaBackend
 from operant.compiler.spec.buffers import LANES
 from operant.models.actor_critic import ActorCritic, OneHot
 from operant.models.distributions import Categorical, Gaussian, MultiCategorical
-from operant.ppo.engines.base import FIGURES, BaseEngine, check_memory
+from operant.ppo.engines.base import BaseEngine, check_memory
+from operant.ppo.engines.figures import FIGURES
 from operant.ppo.engines.fused_scope import Parts, check_memory_of, check_training_of
 from operant.ppo.job import Episodes, Job
 from operant.ppo.kernels.cpu import layout as n

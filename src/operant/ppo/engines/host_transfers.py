@@ -1,4 +1,4 @@
-"""What the host and the card tell each other in an iteration, and when."""
+"""What the host and the GPU tell each other in an iteration, and when."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 
-class Exchange:
-    """The same numbers twice: ``card``, a tensor, and ``host``, an array to write to or read from.
+class HostMirror:
+    """The same numbers twice: ``gpu``, a tensor, and ``host``, an array to write to or read from.
 
     Copies go through memory that is not paged, at fixed addresses: they wait for nothing and can be
     captured in a graph. So the host may touch ``host`` only while no copy can be under way. In
@@ -18,28 +18,28 @@ class Exchange:
 
     Args:
         shape, dtype: of both.
-        device: where ``card`` is.
+        device: where ``gpu`` is.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> None:
-        self.card = torch.zeros(shape, dtype=dtype, device=device)
+        self.gpu = torch.zeros(shape, dtype=dtype, device=device)
         self._pinned = torch.zeros(shape, dtype=dtype, pin_memory=device.type == "cuda")
         self.host = self._pinned.numpy()
 
     def send(self) -> None:
-        """Copy the host's numbers to the card."""
-        self.card.copy_(self._pinned, non_blocking=True)
+        """Copy the host's numbers to the GPU."""
+        self.gpu.copy_(self._pinned, non_blocking=True)
 
     def fetch(self) -> None:
-        """Copy the card's numbers to the host, where they are after a wait."""
-        self._pinned.copy_(self.card, non_blocking=True)
+        """Copy the GPU's numbers to the host, where they are after a wait."""
+        self._pinned.copy_(self.gpu, non_blocking=True)
 
 
-class Marks:
-    """Moments of an iteration by the card's clock: its start, and the ends of its three parts.
+class PhaseTimer:
+    """Moments of an iteration by the GPU's clock: its start (0), and the ends of its three parts.
 
-    The next iteration may begin before someone asks how long the last one took: they are noted in
-    two places by turns.
+    The next iteration may begin before someone asks how long the last one took: two sets of moments
+    take turns.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -52,8 +52,8 @@ class Marks:
             return 0.0
         return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
-    def note(self, moment: int) -> None:
-        """It is now, for the host, or after what was launched so far, for a card."""
+    def record(self, moment: int) -> None:
+        """It is now, for the host, or after what was launched so far, for a GPU."""
         if moment == 0:
             self._now, self._next = self._next, self._now
         if self._device.type == "cuda":
@@ -62,7 +62,7 @@ class Marks:
             self._now[moment] = time.perf_counter()
 
     def wait(self) -> None:
-        """Wait for the last moment of the iteration, which was noted."""
+        """Wait for the last moment of the iteration, which was recorded."""
         self._complete = self._now
         if self._device.type == "cuda":
             self._now[3].synchronize()

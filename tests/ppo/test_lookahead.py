@@ -1,6 +1,6 @@
 """Iterations that begin before they are asked for: nobody can tell, but by the clock.
 
-On a card where there is one, else in Triton's interpreter.
+On a GPU where there is one, else in Triton's interpreter.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from operant.training.guard import NonFiniteError
 from operant.training.snapshot import snapshot
 
 pytestmark = pytest.mark.filterwarnings("ignore:(invalid|overflow|divide):RuntimeWarning")
-ON_CARD = torch.cuda.is_available()
+ON_GPU = torch.cuda.is_available()
 ROLLOUT = 5 * 2
 
 
 @pytest.fixture(autouse=True)
-def _card(request: pytest.FixtureRequest) -> None:
-    if not ON_CARD:
+def _gpu(request: pytest.FixtureRequest) -> None:
+    if not ON_GPU:
         request.getfixturevalue("interpreter")
 
 
@@ -41,7 +41,7 @@ class Each(Callback):
         self.metrics: list[dict[str, float]] = []
 
     def on_update(self, ppo: PPO, metrics: dict[str, float]) -> None:
-        self.begun.append(ppo.engine._begun is not None)  # type: ignore[attr-defined]
+        self.begun.append(ppo.engine.begun is not None)  # type: ignore[attr-defined]
         self.metrics.append({k: v for k, v in metrics.items() if k not in TIMES})
         if self._do is not None:
             self._do(ppo)
@@ -63,7 +63,7 @@ def made(env: Any = "CartPole-v1", num_envs: int = 5, **options: Any) -> PPO:
         env, num_envs, backend="cuda", autoreset_mode="SameStep", max_episode_steps=3
     )
     given |= {"normalize_obs": True, "normalize_reward": True, "hidden": (8,), "shared": True}
-    ppo = PPO(batch, device="cuda" if ON_CARD else "cpu", engine="fused", **{**given, **options})
+    ppo = PPO(batch, device="cuda" if ON_GPU else "cpu", engine="fused", **{**given, **options})
     assert ppo.engine.name == "fused", ppo.engine_reason
     return ppo
 
@@ -151,15 +151,16 @@ def test_an_error_of_a_callback_leaves_no_trace_of_it() -> None:
 def test_an_interrupted_iteration_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     resting, ahead = made(), made()
     resting.learn(ROLLOUT)
-    find = ahead.engine._find_keys  # type: ignore[attr-defined]
+    inner = ahead.engine.engine  # type: ignore[attr-defined]
+    find = inner.find_keys
 
     def interrupted(iteration: int) -> None:
-        if iteration == 2:  # while the card does the second one, which was launched before
+        if iteration == 2:  # while the GPU does the second one, which was launched before
             raise KeyboardInterrupt
         find(iteration)
 
     with monkeypatch.context() as patch:
-        patch.setattr(ahead.engine, "_find_keys", interrupted)
+        patch.setattr(inner, "find_keys", interrupted)
         with pytest.raises(KeyboardInterrupt):
             ahead.learn(4 * ROLLOUT)
     assert differing(resting, ahead) == []
@@ -247,10 +248,10 @@ def test_a_bad_iteration_that_began_by_itself_is_undone(promise: bool) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not ON_CARD, reason="needs an NVIDIA GPU")
+@pytest.mark.skipif(not ON_GPU, reason="needs an NVIDIA GPU")
 @pytest.mark.parametrize("precision", ["bf16", "tf32"])
 @pytest.mark.parametrize("target_kl", [0.0, 1e-4])
-def test_on_a_card_every_launch_is_the_same(precision: str, target_kl: float) -> None:
+def test_on_a_gpu_every_launch_is_the_same(precision: str, target_kl: float) -> None:
     options = {"epochs": 3, "minibatches": 3, "hidden": (64, 64), "shared": False}
     options |= {"precision": precision, "target_kl": target_kl, "num_steps": 7}
     resting, ahead = made(num_envs=1000, **options), made(num_envs=1000, **options)

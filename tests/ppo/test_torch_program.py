@@ -1,4 +1,4 @@
-"""PPO with environments on the card, in Triton's interpreter, against PPO on the CPU."""
+"""PPO with environments on the GPU, in Triton's interpreter, against PPO on the CPU."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_minibatches_of_different_sizes() -> None:
     ppo = ppo_on("cuda", minibatches=5)
     ppo.learn(ROLLOUT)
     assert ppo.optimizer.count == 10
-    seen = torch.cat([ppo.engine._orders[0]]).sort().values
+    seen = torch.cat([ppo.engine.program.orders[0]]).sort().values
     assert torch.equal(seen, torch.arange(ROLLOUT, dtype=torch.int32))
 
 
@@ -192,7 +192,7 @@ def test_the_guard_puts_everything_back(backend: str, engine: str, change: Any) 
     ppo = ppo_on(backend, engine=engine, precision="fp32", hidden=(8,), **options)
     assert ppo.engine.name == engine
     spoil = SpoilReward(change)
-    # On the card, the fused engine looks at the rollout when a figure was not finite.
+    # On the GPU, the fused engine looks at the rollout when a figure was not finite.
     what = "reward of environment 2" if (backend, engine) == ("cuda", "fused") else "loss"
     with pytest.raises(NonFiniteError, match=f"iteration 1: the {what}"):
         ppo.learn(3 * ROLLOUT, spoil)
@@ -207,7 +207,7 @@ def test_the_guard_puts_everything_back(backend: str, engine: str, change: Any) 
 def test_nothing_is_copied_without_the_guard() -> None:
     ppo = ppo_on("cuda", nan_guard=False)
     ppo.learn(2 * ROLLOUT)
-    assert ppo.engine._before == []
+    assert ppo.engine.backup.copies == []
 
 
 @pytest.mark.parametrize("engine", ["eager", "fused"])
@@ -310,10 +310,10 @@ def test_keys_are_those_of_the_iteration_that_runs() -> None:
         ppo.engine.advantages()
         ppo.engine.update(iteration, 1e-3, 0.2)
         wanted = shuffle_keys(5, iteration, 2).view(np.int64)
-        assert ppo.engine._keys.tolist() == wanted.tolist()
+        assert ppo.engine.memory.keys.gpu.tolist() == wanted.tolist()
 
 
-def test_masks_reach_the_card() -> None:
+def test_masks_reach_the_gpu() -> None:
     card, host = ppo_on("cuda", Gates), ppo_on("cpu", Gates)
     for ppo in (card, host):
         ppo.learn(ROLLOUT)
@@ -325,7 +325,7 @@ def test_masks_reach_the_card() -> None:
     torch.testing.assert_close(weights(card), weights(host), rtol=1e-3, atol=1e-5)
 
 
-def test_the_graph_engine_needs_a_card() -> None:
+def test_the_graph_engine_needs_a_gpu() -> None:
     ppo = ppo_on("cuda", engine="graph")
     assert ppo.engine.name == "eager"
     assert ppo.engine_reason == (
@@ -334,13 +334,13 @@ def test_the_graph_engine_needs_a_card() -> None:
 
 
 def test_a_compiler_or_a_driver_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    from operant.ppo.engines.fused_cuda import FusedKernels
+    from operant.ppo.engines.fused_gpu_program import FusedProgram
     from operant.toolchain.nvrtc import CompileError
 
-    def refused(engine: Any, job: Any) -> None:
+    def refused(*_: Any) -> None:
         raise CompileError("the driver does not load it\nand more")
 
-    monkeypatch.setattr(FusedKernels, "__init__", refused)
+    monkeypatch.setattr(FusedProgram, "__init__", refused)
     ppo = ppo_on("cuda", engine="fused")
     assert ppo.engine.name == "eager"
     assert ppo.engine_reason == (

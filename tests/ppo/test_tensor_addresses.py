@@ -1,4 +1,4 @@
-"""`Places` notices whatever gives a module other tensors, and nothing else."""
+"""`TensorAddresses` notices whatever gives a module other tensors, and nothing else."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from operant.ppo.engines.places import Places
+from operant.ppo.engines.tensor_addresses import TensorAddresses
 
 
 class Net(nn.Module):
@@ -77,19 +77,19 @@ CHANGES = [
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_it_notices(change: Callable[[Net], None]) -> None:
     net = Net()
-    places = Places(net)
-    assert not places.changed()
+    addresses = TensorAddresses(net)
+    assert not addresses.changed()
     change(net)
-    assert places.changed()
-    assert not Places(net).changed()
+    assert addresses.changed()
+    assert not TensorAddresses(net).changed()
 
 
 def test_changes_in_place_are_none() -> None:
     net = Net()
-    places = Places(net)
+    addresses = TensorAddresses(net)
     net.load_state_dict(Net().state_dict())
     with torch.no_grad():
         net.body[0].weight.add_(1)
     net.norm(torch.randn(5, 2))
     net.eval()
-    assert not places.changed()
+    assert not addresses.changed()

@@ -1,4 +1,4 @@
-"""The fused engine on the card: on one where there is one, else in Triton's interpreter.
+"""The fused engine on a GPU: on one where there is one, else in Triton's interpreter.
 
 Gradients against autograd in float64, rollouts against the policy as PyTorch computes it, and whole
 trainings against the eager engine.
@@ -20,6 +20,7 @@ from operant.lang import where
 from operant.models import PPO
 from operant.models.actor_critic import ActorCritic, ContinuousActorCritic
 from operant.models.distributions import masked
+from operant.ppo.engines.figures import trained_tensors
 from operant.ppo.engines.fused_scope import MOST_NEURONS_IN_BF16, why_not_fused_on_card
 from operant.ppo.loss import Loss, normalized, ppo_loss
 from operant.training.callbacks import Callback
@@ -27,17 +28,17 @@ from operant.training.guard import NonFiniteError
 
 pytestmark = pytest.mark.filterwarnings("ignore:(invalid|overflow|divide):RuntimeWarning")
 Tasks = dict[str, type[operant.Env]]
-ON_CARD = torch.cuda.is_available()
-DEVICE = "cuda" if ON_CARD else "cpu"
-PRECISIONS = {"fp32": 1e-5, "tf32": 1e-2, "bf16": 1e-2} if ON_CARD else {"fp32": 1e-5}
+ON_GPU = torch.cuda.is_available()
+DEVICE = "cuda" if ON_GPU else "cpu"
+PRECISIONS = {"fp32": 1e-5, "tf32": 1e-2, "bf16": 1e-2} if ON_GPU else {"fp32": 1e-5}
 CLIP = 0.2
 PLAIN: dict[str, Any] = {"normalize_obs": False, "normalize_reward": False, "entropy_coef": 0.0}
 BONUS = {"value_clip": 0.3, "value_coef": 0.7, "entropy_coef": 0.05, "max_grad_norm": 0.0}
 
 
 @pytest.fixture(autouse=True)
-def _card(request: pytest.FixtureRequest) -> None:
-    if not ON_CARD:
+def _gpu(request: pytest.FixtureRequest) -> None:
+    if not ON_GPU:
         request.getfixturevalue("interpreter")
 
 
@@ -90,7 +91,7 @@ class Wide(operant.Env):
 def made(
     env: Any, *, num_envs: int = 7, by_state: bool = False, engine: str = "fused", **options: Any
 ) -> PPO:
-    """A trainer with environments on the card."""
+    """A trainer with environments on the GPU."""
     given = {"num_steps": 6, "epochs": 1, "minibatches": 1, "seed": 3, "precision": "fp32"}
     settings = {**PLAIN, **given, **options}
     batch = operant.make(
@@ -203,7 +204,7 @@ NETWORKS = [
     ("Locked", False, (17, 30), "tanh", False),
     ("Wide", False, (30,), "relu", True),
 ]
-if ON_CARD:
+if ON_GPU:
     NETWORKS += [
         (("Turns", "Arm", "Wide")[(k + j) % 3], False, hidden, activation, (k + j) % 2 == 1)
         for k, hidden in enumerate([(32,), (64, 64), (128, 128), (64, 64, 32), (64, 128, 32)])
@@ -220,7 +221,7 @@ def in_bf16(task: str, hidden: tuple[int, ...], activation: str) -> bool:
     """Whether the engine trains a network in bf16."""
     if max(hidden) <= MOST_NEURONS_IN_BF16:
         return True
-    return ON_CARD and len(hidden) < 3 and activation != "silu" and task != "Wide"
+    return ON_GPU and len(hidden) < 3 and activation != "silu" and task != "Wide"
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -235,15 +236,15 @@ def test_the_gradient_is_autograds(
     shared: bool,
     precision: str,
 ) -> None:
-    from operant.ppo.engines import fused_cuda
+    from operant.ppo.engines import gpu_engines
 
     if precision == "bf16" and not in_bf16(task, hidden, activation):
         pytest.skip("too wide for bf16")
     # Without graphs, and without a rollout: its kernel takes longest to compile.
-    monkeypatch.setattr(fused_cuda, "FusedCudaEngine", fused_cuda.FusedKernels)
+    monkeypatch.setattr(gpu_engines, "GraphExecutor", gpu_engines.DirectExecutor)
     ppo = made(
         {**tasks, "Locked": Locked, "Wide": Wide}[task],
-        num_envs=1000 if ON_CARD else 23,
+        num_envs=1000 if ON_GPU else 23,
         by_state=by_state,
         hidden=hidden,
         activation=activation,
@@ -258,7 +259,8 @@ def test_the_gradient_is_autograds(
         ppo.policy.obs_normalizer.update(
             3 * torch.randn(50, ppo.engine.buffer.obs[0, 0].numel()).to(DEVICE)
         )
-    monkeypatch.setattr(ppo.engine, "_collect", ppo.engine._told_keys.send)
+    program = ppo.engine.engine.program
+    monkeypatch.setattr(program, "collect", program.memory.keys.send)
     ppo.engine.collect(0, 0)
     ppo.engine.advantages()
     filled(ppo)
@@ -365,7 +367,7 @@ def test_training_is_that_of_the_eager_engine(target_kl: float) -> None:
 
 def test_the_same_seed_gives_the_same_bits_and_so_does_a_run_that_goes_on(tmp_path: Any) -> None:
     options = {"num_envs": 8, "minibatches": 2, "hidden": (8,)}
-    options["precision"] = "auto" if ON_CARD else "fp32"
+    options["precision"] = "auto" if ON_GPU else "fp32"
     size = 8 * 6
     whole, again = (made("Pendulum-v1", **options).learn(2 * size) for _ in range(2))
     assert torch.equal(weights(whole), weights(again))
@@ -472,7 +474,7 @@ def _assigned(policy: Any) -> None:
     policy.load_state_dict(state, assign=True)
 
 
-def _turned(policy: Any) -> None:
+def _transposed(policy: Any) -> None:
     weight = policy.actor[2].weight
     weight.data = weight.data.t()
 
@@ -485,7 +487,7 @@ CHANGES = {
     "parameter": lambda policy: policy.half(),
     "is now torch.float64": lambda policy: policy.actor_head.double(),
     "parameters were replaced": _assigned,
-    "no longer contiguous": _turned,
+    "no longer contiguous": _transposed,
     "layers were replaced": _rectified,
     "was frozen": lambda policy: policy.critic.requires_grad_(False),
     "hooks": lambda policy: policy.actor.register_forward_hook(lambda *_: None),
@@ -517,7 +519,7 @@ def test_what_it_cannot_do_goes_to_another_engine(options: dict[str, Any], reaso
     env = "CartPole-v1" if inputs == 4 else seen(inputs)
     batch = operant.make(env, 4, backend="cuda", autoreset_mode="SameStep")
     ppo = PPO(batch, device=DEVICE, engine="fused", num_steps=4, minibatches=1, **options)
-    assert ppo.engine.name == ("graph" if ON_CARD else "eager")
+    assert ppo.engine.name == ("graph" if ON_GPU else "eager")
     found = why_not_fused_on_card(ppo.engine.job)
     assert found is not None
     assert reason in found
@@ -543,10 +545,12 @@ def test_what_callbacks_change_before_an_update_counts() -> None:
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_what_says_how_many_environments_fit_counts_what_is_taken(env: Any, precision: str) -> None:
     ppo = made(env, num_envs=1000, precision=precision)
-    engine, b = ppo.engine, ppo.engine.buffer
+    engine, b = ppo.engine.engine, ppo.engine.buffer
     tensors = [b.obs, b.action, b.action_mask, b.log_prob, b.reward, b.terminated, b.truncated]
     tensors += [b.final_obs, b.report, b.advantage, b.target, b.values, b._final_values]
     assert b.nbytes == sum(tensor.nbytes for tensor in tensors)
-    copies = engine._before[len(engine._trained()) :]
-    taken = sum(x.nbytes for x in (*tensors, *copies, engine._carry, engine._arrays.samples))
-    assert engine._bytes_per_env() == taken // 1000
+    copies = engine.backup.copies[len(trained_tensors(engine.job)) :]
+    taken = sum(
+        x.nbytes for x in (*tensors, *copies, engine.memory.carry, engine.program.arrays.samples)
+    )
+    assert engine.memory.bytes_per_env == taken // 1000
