@@ -5,8 +5,10 @@ from __future__ import annotations
 from numba import float32 as f32
 from numba import njit
 
-from operant.compiler.runtime.intrinsics import load, prefer_wide_vectors, select, shifted, store
+from operant.compiler.runtime.alias_scopes import load, store
+from operant.compiler.runtime.intrinsics import prefer_wide_vectors, select, shifted
 from operant.ppo.kernels.cpu import layout as n
+from operant.ppo.kernels.cpu.alias_scopes import HEADS
 from operant.ppo.kernels.cpu.words import exp, log_total
 
 
@@ -18,17 +20,22 @@ def log_totals(first, size, out, tile, count, work, part):
     result = shifted(work, (n.WORK_ROWS + 2 * part) * tile)
     logits = shifted(out, first * tile)
     for i in range(count):
-        store(130, largest, i, load(128, logits, i))
-        store(131, sums, i, f32(0))
+        store(HEADS.largest, largest, i, load(HEADS.outputs, logits, i))
+        store(HEADS.sums, sums, i, f32(0))
     for k in range(1, size):
         logits = shifted(out, (first + k) * tile)
         for i in range(count):
-            a, b = load(128, logits, i), load(130, largest, i)
-            store(130, largest, i, select(a > b, a, b))
+            a, b = load(HEADS.outputs, logits, i), load(HEADS.largest, largest, i)
+            store(HEADS.largest, largest, i, select(a > b, a, b))
     for k in range(size):
         logits = shifted(out, (first + k) * tile)
         for i in range(count):
-            power = exp(load(128, logits, i) - load(130, largest, i))[0]
-            store(131, sums, i, load(131, sums, i) + power)
+            power = exp(load(HEADS.outputs, logits, i) - load(HEADS.largest, largest, i))[0]
+            store(HEADS.sums, sums, i, load(HEADS.sums, sums, i) + power)
     for i in range(count):
-        store(132, result, i, log_total(load(130, largest, i), load(131, sums, i))[0])
+        store(
+            HEADS.log_total,
+            result,
+            i,
+            log_total(load(HEADS.largest, largest, i), load(HEADS.sums, sums, i))[0],
+        )

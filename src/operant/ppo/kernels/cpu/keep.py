@@ -8,9 +8,11 @@ from numba import int64 as i64
 from numba import uint8 as u8
 from numba import uint64 as u64
 
-from operant.compiler.runtime.intrinsics import at, load, prefer_wide_vectors, shifted, store
+from operant.compiler.runtime.alias_scopes import load, store
+from operant.compiler.runtime.intrinsics import at, prefer_wide_vectors, shifted
 from operant.ppo.kernels.cpu import layout as n
 from operant.ppo.kernels.cpu import table as t
+from operant.ppo.kernels.cpu.alias_scopes import STORE
 from operant.ppo.kernels.cpu.unit import Unit
 
 
@@ -31,7 +33,7 @@ def keep(step, tile_number, count, ended, scratch_address, table_address):
     seen = shifted(at(u64(table[t.ENV_OBS]), i32), lo * words)
     obs = shifted(at(u64(table[t.OBS]), i32), (place + envs) * words)
     for i in range(count * words):
-        store(260, obs, i, load(261, seen, i))
+        store(STORE.obs, obs, i, load(STORE.env_obs, seen, i))
     if table[t.ENCODING] == n.PLAIN:
         numbers = shifted(at(u64(table[t.ENV_OBS]), f32), lo * words)
         for i in range(count * words):
@@ -47,13 +49,17 @@ def keep(step, tile_number, count, ended, scratch_address, table_address):
     )
     over, late = at(u64(table[t.TERMINATED]), u8), at(u64(table[t.TRUNCATED]), u8)
     for i in range(count):
-        a, b, c = load(262, values, i), load(263, log_probs, i), load(264, rewards, i)
+        a, b, c = (
+            load(STORE.tile_value, values, i),
+            load(STORE.tile_log_prob, log_probs, i),
+            load(STORE.env_reward, rewards, i),
+        )
         bad |= ((a - a) + (b - b) + (c - c)) != f32(0)
-        store(265, value, place + i, a)
-        store(266, log_prob, place + i, b)
-        store(267, reward, place + i, c)
-        store(268, over, place + i, load(269, terminated, lo + i))
-        store(270, late, place + i, load(271, truncated, lo + i))
+        store(STORE.value, value, place + i, a)
+        store(STORE.log_prob, log_prob, place + i, b)
+        store(STORE.reward, reward, place + i, c)
+        store(STORE.terminated, over, place + i, load(STORE.env_terminated, terminated, lo + i))
+        store(STORE.truncated, late, place + i, load(STORE.env_truncated, truncated, lo + i))
     if ended == 0:
         return bad
 

@@ -13,16 +13,11 @@ from numba import int32 as i32
 from numba import int64 as i64
 from numba import uint64 as u64
 
-from operant.compiler.runtime.intrinsics import (
-    at,
-    load,
-    prefer_wide_vectors,
-    select,
-    shifted,
-    store,
-)
+from operant.compiler.runtime.alias_scopes import load, store
+from operant.compiler.runtime.intrinsics import at, prefer_wide_vectors, select, shifted
 from operant.ppo.kernels.cpu import layout as n
 from operant.ppo.kernels.cpu import table as t
+from operant.ppo.kernels.cpu.alias_scopes import HEADS
 from operant.ppo.kernels.cpu.choices import log_totals
 from operant.ppo.kernels.cpu.loss_terms import loss_terms
 from operant.ppo.kernels.cpu.unit import Unit
@@ -55,8 +50,8 @@ def loss_choices(count, rows, scratch_address, gradient_address, figures_address
             logits[i] = select(allowed, logits[i], f32(-inf))
     log_prob, entropy = shifted(work, n.LOG_PROB * tile), shifted(work, n.ENTROPY * tile)
     for i in range(count):
-        store(133, log_prob, i, f32(0))
-        store(139, entropy, i, f32(0))
+        store(HEADS.log_prob, log_prob, i, f32(0))
+        store(HEADS.entropy, entropy, i, f32(0))
     first = 0
     for part in range(parts):
         size = sizes[part]
@@ -64,18 +59,30 @@ def loss_choices(count, rows, scratch_address, gradient_address, figures_address
         totals = shifted(work, (n.WORK_ROWS + 2 * part) * tile)
         own, actions = shifted(totals, tile), shifted(data, part * tile)
         for i in range(count):
-            store(140, own, i, f32(0))
+            store(HEADS.own_entropy, own, i, f32(0))
         for k in range(size):
             logits = shifted(out, (first + k) * tile)
             p = shifted(d_out, (first + k) * tile)
             for i in range(count):
-                mine, logarithm, added = choice(load(128, logits, i), load(132, totals, i))
-                store(134, p, i, mine)
-                store(140, own, i, load(140, own, i) + added)
-                it = load(141, actions, i) == f32(k)
-                store(133, log_prob, i, load(133, log_prob, i) + select(it, logarithm, f32(0)))
+                mine, logarithm, added = choice(
+                    load(HEADS.outputs, logits, i), load(HEADS.log_total, totals, i)
+                )
+                store(HEADS.d_outputs, p, i, mine)
+                store(HEADS.own_entropy, own, i, load(HEADS.own_entropy, own, i) + added)
+                it = load(HEADS.old_action, actions, i) == f32(k)
+                store(
+                    HEADS.log_prob,
+                    log_prob,
+                    i,
+                    load(HEADS.log_prob, log_prob, i) + select(it, logarithm, f32(0)),
+                )
         for i in range(count):
-            store(139, entropy, i, load(139, entropy, i) + load(140, own, i))
+            store(
+                HEADS.entropy,
+                entropy,
+                i,
+                load(HEADS.entropy, entropy, i) + load(HEADS.own_entropy, own, i),
+            )
         first += size
 
     known = shifted(data, parts * tile)
@@ -90,13 +97,13 @@ def loss_choices(count, rows, scratch_address, gradient_address, figures_address
             logits = shifted(out, (first + k) * tile)
             p = shifted(d_out, (first + k) * tile)
             for i in range(count):
-                logarithm = load(128, logits, i) - load(132, totals, i)
-                taken = select(load(141, actions, i) == f32(k), f32(1), f32(0))
+                logarithm = load(HEADS.outputs, logits, i) - load(HEADS.log_total, totals, i)
+                taken = select(load(HEADS.old_action, actions, i) == f32(k), f32(1), f32(0))
                 slope = choice_slope(
-                    load(134, p, i), logarithm, load(140, own, i), taken,
-                    load(142, by_log_prob, i), by_entropy,
+                    load(HEADS.d_outputs, p, i), logarithm, load(HEADS.own_entropy, own, i), taken,
+                    load(HEADS.by_log_prob, by_log_prob, i), by_entropy,
                 )  # fmt: skip
-                store(134, p, i, slope[0])
+                store(HEADS.d_outputs, p, i, slope[0])
         first += sizes[part]
     for i in range(count, rows):
         for o in range(table[t.ACTOR_OUTPUTS]):

@@ -6,9 +6,11 @@ from numba import float32 as f32
 from numba import int64 as i64
 from numba import uint64 as u64
 
-from operant.compiler.runtime.intrinsics import at, load, prefer_wide_vectors, shifted, store
+from operant.compiler.runtime.alias_scopes import load, store
+from operant.compiler.runtime.intrinsics import at, prefer_wide_vectors, shifted
 from operant.ppo.kernels.cpu import layout as n
 from operant.ppo.kernels.cpu import table as t
+from operant.ppo.kernels.cpu.alias_scopes import HEADS
 from operant.ppo.kernels.cpu.blocks import total
 from operant.ppo.kernels.cpu.loss_terms import loss_terms
 from operant.ppo.kernels.cpu.unit import Unit
@@ -37,18 +39,20 @@ def loss_gaussian(count, rows, scratch_address, gradient_address, figures_addres
     d_log_std = shifted(at(u64(gradient_address), f32), table[t.D_LOG_STD])
     log_prob, entropy = shifted(work, n.LOG_PROB * tile), shifted(work, n.ENTROPY * tile)
     for i in range(count):
-        store(133, log_prob, i, f32(0))
-        store(139, entropy, i, f32(0))
+        store(HEADS.log_prob, log_prob, i, f32(0))
+        store(HEADS.entropy, entropy, i, f32(0))
     for part in range(parts):
         means, deviations = shifted(out, part * tile), shifted(out, (parts + part) * tile)
         actions, constant = shifted(data, part * tile), log_std[part]
         for i in range(count):
             deviation = constant
             if kind == n.GAUSSIAN_BY_STATE:
-                deviation = load(137, deviations, i)
-            found = gaussian(load(141, actions, i), load(128, means, i), deviation)
-            store(133, log_prob, i, load(133, log_prob, i) + found[0])
-            store(139, entropy, i, load(139, entropy, i) + found[3])
+                deviation = load(HEADS.log_std, deviations, i)
+            found = gaussian(
+                load(HEADS.old_action, actions, i), load(HEADS.outputs, means, i), deviation
+            )
+            store(HEADS.log_prob, log_prob, i, load(HEADS.log_prob, log_prob, i) + found[0])
+            store(HEADS.entropy, entropy, i, load(HEADS.entropy, entropy, i) + found[3])
 
     known = shifted(data, parts * tile)
     loss_terms(known, values, d_values, work, tile, count, rows, options, figures_address)
@@ -63,11 +67,13 @@ def loss_gaussian(count, rows, scratch_address, gradient_address, figures_addres
         for i in range(count):
             deviation = constant
             if kind == n.GAUSSIAN_BY_STATE:
-                deviation = load(137, deviations, i)
-            found = gaussian(load(141, actions, i), load(128, means, i), deviation)
-            by = load(142, by_log_prob, i)
-            store(134, d_means, i, by * found[1])
-            store(143, d_deviations, i, by * found[2] + by_entropy * found[4])
+                deviation = load(HEADS.log_std, deviations, i)
+            found = gaussian(
+                load(HEADS.old_action, actions, i), load(HEADS.outputs, means, i), deviation
+            )
+            by = load(HEADS.by_log_prob, by_log_prob, i)
+            store(HEADS.d_outputs, d_means, i, by * found[1])
+            store(HEADS.d_log_std, d_deviations, i, by * found[2] + by_entropy * found[4])
         if kind == n.GAUSSIAN:
             for i in range(count, rows):
                 d_deviations[i] = f32(0)

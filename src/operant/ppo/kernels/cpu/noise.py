@@ -7,9 +7,11 @@ from numba import njit
 from numba import uint32 as u32
 
 from operant.compiler.philox import POLICY_BLOCK
-from operant.compiler.runtime.intrinsics import prefer_wide_vectors, shifted, store
+from operant.compiler.runtime.alias_scopes import store
+from operant.compiler.runtime.intrinsics import prefer_wide_vectors, shifted
 from operant.compiler.runtime.numba_philox import philox
 from operant.ppo.kernels.cpu import table as t
+from operant.ppo.kernels.cpu.alias_scopes import NOISE
 
 
 @njit(nogil=True, error_model="numpy")
@@ -26,7 +28,7 @@ def fill_noise(table, step, lo, count, noise):
         number = u32(POLICY_BLOCK + block)
         for i in range(count):
             words = philox(low, high, seed_high, number, seed_low, u32(lo + i))
-            store(256, one, i, f32(words[0] >> u32(8)) * scale)
-            store(257, two, i, f32(words[1] >> u32(8)) * scale)
-            store(258, three, i, f32(words[2] >> u32(8)) * scale)
-            store(259, four, i, f32(words[3] >> u32(8)) * scale)
+            store(NOISE.first, one, i, f32(words[0] >> u32(8)) * scale)
+            store(NOISE.second, two, i, f32(words[1] >> u32(8)) * scale)
+            store(NOISE.third, three, i, f32(words[2] >> u32(8)) * scale)
+            store(NOISE.fourth, four, i, f32(words[3] >> u32(8)) * scale)

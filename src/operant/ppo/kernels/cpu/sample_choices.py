@@ -14,16 +14,11 @@ from numba import int64 as i64
 from numba import uint8 as u8
 from numba import uint64 as u64
 
-from operant.compiler.runtime.intrinsics import (
-    at,
-    load,
-    prefer_wide_vectors,
-    select,
-    shifted,
-    store,
-)
+from operant.compiler.runtime.alias_scopes import load, store
+from operant.compiler.runtime.intrinsics import at, prefer_wide_vectors, select, shifted
 from operant.ppo.kernels.cpu import layout as n
 from operant.ppo.kernels.cpu import table as t
+from operant.ppo.kernels.cpu.alias_scopes import HEADS
 from operant.ppo.kernels.cpu.choices import log_totals
 from operant.ppo.kernels.cpu.noise import fill_noise
 from operant.ppo.kernels.cpu.unit import Unit
@@ -58,7 +53,7 @@ def sample_choices(step, lo, count, scratch_address, table_address):
     log_prob, largest = shifted(work, n.LOG_PROB * tile), shifted(work, n.LARGEST * tile)
     sums = shifted(work, n.TOTAL * tile)
     for i in range(count):
-        store(133, log_prob, i, f32(0))
+        store(HEADS.log_prob, log_prob, i, f32(0))
     first = 0
     for part in range(parts):
         size = sizes[part]
@@ -66,31 +61,36 @@ def sample_choices(step, lo, count, scratch_address, table_address):
         totals = shifted(work, (n.WORK_ROWS + 2 * part) * tile)
         u = shifted(noise, part * tile)
         for i in range(count):
-            store(131, sums, i, f32(0))
+            store(HEADS.sums, sums, i, f32(0))
         for k in range(size):
             logits = shifted(out, (first + k) * tile)
             p = shifted(probability, (first + k) * tile)
             for i in range(count):
-                mine = choice(load(128, logits, i), load(132, totals, i))[0]
-                store(134, p, i, mine)
-                store(131, sums, i, load(131, sums, i) + mine)
+                mine = choice(load(HEADS.outputs, logits, i), load(HEADS.log_total, totals, i))[0]
+                store(HEADS.d_outputs, p, i, mine)
+                store(HEADS.sums, sums, i, load(HEADS.sums, sums, i) + mine)
         for i in range(count):  # rounding may leave the sum below 1: the number is scaled by it
-            store(131, sums, i, load(131, sums, i) * load(135, u, i))
-            store(130, largest, i, f32(0))
-            store(136, chosen, i, f32(0))
+            store(HEADS.sums, sums, i, load(HEADS.sums, sums, i) * load(HEADS.noise, u, i))
+            store(HEADS.largest, largest, i, f32(0))
+            store(HEADS.action, chosen, i, f32(0))
         for k in range(size):
             p = shifted(probability, (first + k) * tile)
             for i in range(count):
-                cumulated = load(130, largest, i) + load(134, p, i)
-                store(130, largest, i, cumulated)
-                beyond = select(cumulated <= load(131, sums, i), f32(1), f32(0))
-                store(136, chosen, i, load(136, chosen, i) + beyond)
+                cumulated = load(HEADS.largest, largest, i) + load(HEADS.d_outputs, p, i)
+                store(HEADS.largest, largest, i, cumulated)
+                beyond = select(cumulated <= load(HEADS.sums, sums, i), f32(1), f32(0))
+                store(HEADS.action, chosen, i, load(HEADS.action, chosen, i) + beyond)
         for k in range(size):
             logits = shifted(out, (first + k) * tile)
             for i in range(count):
-                mine = load(128, logits, i) - load(132, totals, i)
-                it = load(136, chosen, i) == f32(k)
-                store(133, log_prob, i, load(133, log_prob, i) + select(it, mine, f32(0)))
+                mine = load(HEADS.outputs, logits, i) - load(HEADS.log_total, totals, i)
+                it = load(HEADS.action, chosen, i) == f32(k)
+                store(
+                    HEADS.log_prob,
+                    log_prob,
+                    i,
+                    load(HEADS.log_prob, log_prob, i) + select(it, mine, f32(0)),
+                )
         taken, start = at(u64(places[part]), i32), i32(starts[part])
         for i in range(count):
             kept[i * parts + part] = i64(chosen[i])

@@ -6,16 +6,11 @@ from numba import float32 as f32
 from numba import int64 as i64
 from numba import uint64 as u64
 
-from operant.compiler.runtime.intrinsics import (
-    at,
-    load,
-    prefer_wide_vectors,
-    select,
-    shifted,
-    store,
-)
+from operant.compiler.runtime.alias_scopes import load, store
+from operant.compiler.runtime.intrinsics import at, prefer_wide_vectors, select, shifted
 from operant.ppo.kernels.cpu import layout as n
 from operant.ppo.kernels.cpu import table as t
+from operant.ppo.kernels.cpu.alias_scopes import HEADS
 from operant.ppo.kernels.cpu.noise import fill_noise
 from operant.ppo.kernels.cpu.unit import Unit
 from operant.ppo.kernels.cpu.words import gaussian, gaussian_sample
@@ -40,20 +35,22 @@ def sample_gaussian(step, lo, count, scratch_address, table_address):
     fill_noise(table, step, lo, count, noise)
     log_prob = shifted(work, n.LOG_PROB * tile)
     for i in range(count):
-        store(133, log_prob, i, f32(0))
+        store(HEADS.log_prob, log_prob, i, f32(0))
     for part in range(parts):
         means, deviations = shifted(out, part * tile), shifted(out, (parts + part) * tile)
         one, two = shifted(noise, part * tile), shifted(noise, (parts + part) * tile)
         drawn, constant = shifted(action, part * tile), log_std[part]
         for i in range(count):
-            mean, deviation = load(128, means, i), constant
+            mean, deviation = load(HEADS.outputs, means, i), constant
             if kind == n.GAUSSIAN_BY_STATE:
-                deviation = load(137, deviations, i)
-            x = gaussian_sample(load(135, one, i), load(138, two, i), mean, deviation)[0]
-            store(136, drawn, i, x)
+                deviation = load(HEADS.log_std, deviations, i)
+            x = gaussian_sample(
+                load(HEADS.noise, one, i), load(HEADS.second_noise, two, i), mean, deviation
+            )[0]
+            store(HEADS.action, drawn, i, x)
             # Of the action as rounded: it is what the update will look at.
             mine = gaussian(x, mean, deviation)[0]
-            store(133, log_prob, i, load(133, log_prob, i) + mine)
+            store(HEADS.log_prob, log_prob, i, load(HEADS.log_prob, log_prob, i) + mine)
         taken, low, high = at(u64(places[part]), f32), lows[part], highs[part]
         for i in range(count):
             x = drawn[i]
