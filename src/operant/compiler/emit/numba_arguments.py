@@ -75,7 +75,8 @@ def table_layout(rules: Rules) -> dict[str, str]:
 
 def scope_declarations(rules: TracedRules) -> str:
     """Alias scopes for each vectorised loop: all buffers of the table, none of which overlap."""
-    loops = {STEP_SCOPES: "step", DRAW_SCOPES: "draws", MASK_SCOPES: "mask"}
+    loops = {STEP_SCOPES: "step", DRAW_SCOPES: "draws"}
+    loops |= {MASK_SCOPES: "mask"} if rules.mask is not None else {}
     lines = [f"BUFFERS = {tuple(table_layout(rules))!r}"]
     lines += [
         f'{scopes} = AliasScopes(__name__, "{loop}", BUFFERS)' for scopes, loop in loops.items()

@@ -99,7 +99,7 @@ def _constant(context: Any, builder: Any, kind: Any, value: AliasScopes) -> Any:
 
 
 @infer_getattr
-class _ScopeOf(AttributeTemplate):  # type: ignore[misc]
+class _ScopeOf(AttributeTemplate):
     key = _ScopesType
 
     def generic_resolve(self, owner: _ScopesType, scope: str) -> _ScopeType:
