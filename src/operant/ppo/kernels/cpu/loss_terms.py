@@ -12,14 +12,14 @@ from operant.compiler.runtime.intrinsics import at, prefer_wide_vectors, shifted
 from operant.ppo.kernels.cpu import layout as n
 from operant.ppo.kernels.cpu.alias_scopes import HEADS
 from operant.ppo.kernels.cpu.blocks import total
-from operant.ppo.kernels.cpu.words import surrogate, value_error
+from operant.ppo.kernels.cpu.closed_forms import surrogate, value_error
 
 
 @njit(nogil=True, error_model="numpy")
-def loss_terms(data, values, d_values, work, tile, count, rows, options, figures_address):
+def loss_terms(data, values, d_values, work, tile, count, rows, options, metrics_address):
     """Losses of the samples, and their derivatives by log-probability and value.
 
-    Of `rows` samples, a multiple of LANES, the first `count` are real. Sums of their figures are
+    Of `rows` samples, a multiple of LANES, the first `count` are real. Sums of their metrics are
     added to those at an address, float64 ``[5]``.
     """
     prefer_wide_vectors()
@@ -53,9 +53,9 @@ def loss_terms(data, values, d_values, work, tile, count, rows, options, figures
         store(HEADS.d_value, d_values, i, slope * by_value)
     for i in range(count, rows):
         d_values[i] = f32(0)
-    figures = at(u64(figures_address), f64)
-    for k in range(n.NUMBERS):
-        row = shifted(work, n.FIGURES[k] * tile)
+    metrics = at(u64(metrics_address), f64)
+    for k in range(n.METRIC_COUNT):
+        row = shifted(work, n.METRICS[k] * tile)
         for i in range(count, rows):
             row[i] = f32(0)
-        figures[k] += total(row, rows)
+        metrics[k] += total(row, rows)

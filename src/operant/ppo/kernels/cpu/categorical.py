@@ -9,11 +9,11 @@ from operant.compiler.runtime.alias_scopes import load, store
 from operant.compiler.runtime.intrinsics import prefer_wide_vectors, select, shifted
 from operant.ppo.kernels.cpu import layout as n
 from operant.ppo.kernels.cpu.alias_scopes import HEADS
-from operant.ppo.kernels.cpu.words import exp, log_total
+from operant.ppo.kernels.cpu.closed_forms import exp, log_total
 
 
 @njit(nogil=True, error_model="numpy")
-def log_totals(first, size, out, tile, count, work, part):
+def log_sum_exp(first, size, out, tile, count, work, part):
     """Row ``WORK_ROWS + 2 * part`` of `work`: logarithm of the sum of exponentials of logits."""
     prefer_wide_vectors()
     largest, sums = shifted(work, n.LARGEST * tile), shifted(work, n.TOTAL * tile)

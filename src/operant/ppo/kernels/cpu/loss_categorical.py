@@ -1,6 +1,6 @@
 """PPO's loss for discrete actions, and its gradient; a tile at a time.
 
-Everything is ``[rows, TILE]``, as in `sample_choices`; for the formulas see
+Everything is ``[rows, TILE]``, as in `sample_categorical`; for the formulas see
 `operant.ppo.closed_form`.
 """
 
@@ -10,39 +10,40 @@ from math import inf
 
 from numba import float32 as f32
 from numba import int32 as i32
-from numba import int64 as i64
 from numba import uint64 as u64
 
 from operant.compiler.runtime.alias_scopes import load, store
 from operant.compiler.runtime.intrinsics import at, prefer_wide_vectors, select, shifted
 from operant.ppo.kernels.cpu import layout as n
-from operant.ppo.kernels.cpu import table as t
 from operant.ppo.kernels.cpu.alias_scopes import HEADS
-from operant.ppo.kernels.cpu.choices import log_totals
+from operant.ppo.kernels.cpu.categorical import log_sum_exp
+from operant.ppo.kernels.cpu.closed_forms import choice, choice_slope
+from operant.ppo.kernels.cpu.compiled_function import compiled
+from operant.ppo.kernels.cpu.kernel_arguments import ARGUMENTS
 from operant.ppo.kernels.cpu.loss_terms import loss_terms
-from operant.ppo.kernels.cpu.unit import Unit
-from operant.ppo.kernels.cpu.words import choice, choice_slope
+from operant.ppo.kernels.cpu.network_layout import NETWORK
+from operant.ppo.kernels.cpu.record import record_at
 
 
-@Unit
-def loss_choices(count, rows, scratch_address, gradient_address, figures_address, table_address):
+@compiled
+def loss_categorical(count, rows, scratch_address, gradient_address, metrics_address, args_address):
     """Fill ``D_OUT`` of actor and critic with the gradient of the loss, after `forward`.
 
     Of `rows` samples, a multiple of LANES, the first `count` are real: the others get 0. Sums of
-    the samples' figures are added to the figures, float64 ``[5]``.
+    the samples' metrics are added to the metrics, float64 ``[5]``.
     """
     prefer_wide_vectors()
-    table, scratch = at(u64(table_address), i64), at(u64(scratch_address), f32)
-    actor, critic = at(u64(table[t.ACTOR]), i64), at(u64(table[t.CRITIC]), i64)
-    tile, parts = table[t.TILE], table[t.PARTS]
-    out, d_out = shifted(scratch, actor[n.OUT]), shifted(scratch, actor[n.D_OUT])
-    values = shifted(scratch, critic[n.OUT] + table[t.VALUE_ROW] * tile)
-    d_values = shifted(scratch, critic[n.D_OUT] + table[t.VALUE_ROW] * tile)
-    data, work = shifted(scratch, table[t.SCRATCH_DATA]), shifted(scratch, table[t.SCRATCH_WORK])
-    options = shifted(scratch, table[t.SCRATCH_OPTIONS])
+    args, scratch = record_at(ARGUMENTS, args_address), at(u64(scratch_address), f32)
+    actor, critic = record_at(NETWORK, args.actor), record_at(NETWORK, args.critic)
+    tile, parts = args.tile, args.parts
+    out, d_out = shifted(scratch, actor.out), shifted(scratch, actor.d_out)
+    values = shifted(scratch, critic.out + args.value_row * tile)
+    d_values = shifted(scratch, critic.d_out + args.value_row * tile)
+    data, work = shifted(scratch, args.scratch_data), shifted(scratch, args.scratch_work)
+    options = shifted(scratch, args.scratch_options)
     by_entropy = -options[n.ENTROPY_COEF] * options[n.SHARE]
-    sizes = at(u64(table[t.SIZES]), i64)
-    for k in range(table[t.MASK_SIZE]):
+    sizes = args.sizes
+    for k in range(args.mask_size):
         bits = shifted(data, (parts + n.DATA_ROWS + k // n.MASK_BITS) * tile)
         logits, bit = shifted(out, k * tile), i32(1 << (k % n.MASK_BITS))
         for i in range(count):
@@ -55,7 +56,7 @@ def loss_choices(count, rows, scratch_address, gradient_address, figures_address
     first = 0
     for part in range(parts):
         size = sizes[part]
-        log_totals(first, size, out, tile, count, work, part)
+        log_sum_exp(first, size, out, tile, count, work, part)
         totals = shifted(work, (n.WORK_ROWS + 2 * part) * tile)
         own, actions = shifted(totals, tile), shifted(data, part * tile)
         for i in range(count):
@@ -86,7 +87,7 @@ def loss_choices(count, rows, scratch_address, gradient_address, figures_address
         first += size
 
     known = shifted(data, parts * tile)
-    loss_terms(known, values, d_values, work, tile, count, rows, options, figures_address)
+    loss_terms(known, values, d_values, work, tile, count, rows, options, metrics_address)
 
     by_log_prob = shifted(work, n.BY_LOG_PROB * tile)
     first = 0
@@ -106,6 +107,6 @@ def loss_choices(count, rows, scratch_address, gradient_address, figures_address
                 store(HEADS.d_outputs, p, i, slope[0])
         first += sizes[part]
     for i in range(count, rows):
-        for o in range(table[t.ACTOR_OUTPUTS]):
+        for o in range(args.actor_outputs):
             d_out[o * tile + i] = f32(0)
     return 0

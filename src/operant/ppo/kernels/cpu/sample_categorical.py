@@ -11,40 +11,41 @@ from math import inf
 from numba import float32 as f32
 from numba import int32 as i32
 from numba import int64 as i64
-from numba import uint8 as u8
 from numba import uint64 as u64
 
 from operant.compiler.runtime.alias_scopes import load, store
 from operant.compiler.runtime.intrinsics import at, prefer_wide_vectors, select, shifted
 from operant.ppo.kernels.cpu import layout as n
-from operant.ppo.kernels.cpu import table as t
 from operant.ppo.kernels.cpu.alias_scopes import HEADS
-from operant.ppo.kernels.cpu.choices import log_totals
+from operant.ppo.kernels.cpu.categorical import log_sum_exp
+from operant.ppo.kernels.cpu.closed_forms import choice
+from operant.ppo.kernels.cpu.compiled_function import compiled
+from operant.ppo.kernels.cpu.kernel_arguments import ARGUMENTS
+from operant.ppo.kernels.cpu.network_layout import NETWORK
 from operant.ppo.kernels.cpu.noise import fill_noise
-from operant.ppo.kernels.cpu.unit import Unit
-from operant.ppo.kernels.cpu.words import choice
+from operant.ppo.kernels.cpu.record import record_at
 
 
-@Unit
-def sample_choices(step, lo, count, scratch_address, table_address):
+@compiled
+def sample_categorical(step, lo, count, scratch_address, args_address):
     """Draw the actions of environments lo .. lo + count, and ``LOG_PROB`` of them, after `forward`.
 
     Each part by inversion, with a number of its own that depends on (seed, environment, step)
     alone. Actions go into the rollout and to the environments.
     """
     prefer_wide_vectors()
-    table, scratch = at(u64(table_address), i64), at(u64(scratch_address), f32)
-    actor, tile, parts = at(u64(table[t.ACTOR]), i64), table[t.TILE], table[t.PARTS]
-    noise, work = shifted(scratch, table[t.SCRATCH_NOISE]), shifted(scratch, table[t.SCRATCH_WORK])
-    chosen, out = shifted(scratch, table[t.SCRATCH_ACTION]), shifted(scratch, actor[n.OUT])
-    probability, sizes = shifted(scratch, actor[n.D_OUT]), at(u64(table[t.SIZES]), i64)
-    kept = shifted(at(u64(table[t.ACTION]), i64), (step * table[t.ENVS] + lo) * parts)
-    places, starts = at(u64(table[t.ENV_ACTIONS]), i64), at(u64(table[t.STARTS]), i64)
-    fill_noise(table, step, lo, count, noise)
-    size = table[t.MASK_SIZE]
+    args, scratch = record_at(ARGUMENTS, args_address), at(u64(scratch_address), f32)
+    actor, tile, parts = record_at(NETWORK, args.actor), args.tile, args.parts
+    noise, work = shifted(scratch, args.scratch_noise), shifted(scratch, args.scratch_work)
+    chosen, out = shifted(scratch, args.scratch_action), shifted(scratch, actor.out)
+    probability, sizes = shifted(scratch, actor.d_out), args.sizes
+    stored = shifted(at(u64(args.action), i64), (step * args.envs + lo) * parts)
+    action_addresses, starts = args.env_actions, args.starts
+    fill_noise(args, step, lo, count, noise)
+    size = args.mask_size
     if size > 0:
-        allowed = shifted(at(u64(table[t.ENV_ACTION_MASK]), u8), lo * size)
-        mask = shifted(at(u64(table[t.ACTION_MASK]), u8), (step * table[t.ENVS] + lo) * size)
+        allowed = shifted(args.env_action_mask, lo * size)
+        mask = shifted(args.action_mask, (step * args.envs + lo) * size)
         for k in range(size):
             logits = shifted(out, k * tile)
             for i in range(count):
@@ -57,7 +58,7 @@ def sample_choices(step, lo, count, scratch_address, table_address):
     first = 0
     for part in range(parts):
         size = sizes[part]
-        log_totals(first, size, out, tile, count, work, part)
+        log_sum_exp(first, size, out, tile, count, work, part)
         totals = shifted(work, (n.WORK_ROWS + 2 * part) * tile)
         u = shifted(noise, part * tile)
         for i in range(count):
@@ -91,9 +92,9 @@ def sample_choices(step, lo, count, scratch_address, table_address):
                     i,
                     load(HEADS.log_prob, log_prob, i) + select(it, mine, f32(0)),
                 )
-        taken, start = at(u64(places[part]), i32), i32(starts[part])
+        taken, start = at(u64(action_addresses[part]), i32), i32(starts[part])
         for i in range(count):
-            kept[i * parts + part] = i64(chosen[i])
+            stored[i * parts + part] = i64(chosen[i])
             taken[lo + i] = i32(i32(chosen[i]) + start)
         first += size
     return 0
