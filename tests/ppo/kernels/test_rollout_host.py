@@ -86,14 +86,14 @@ def card(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> pyt
     elif torch.cuda.get_device_capability()[0] != 9:
         pytest.skip("the card is no Hopper")
     from operant.ppo.engines import fused_cuda
-    from operant.ppo.kernels.hopper import rollout
+    from operant.ppo.kernels.hopper import hopper_rollout
 
     monkeypatch.setattr(fused_cuda, "HopperUpdate", lambda plan, device: None)
     monkeypatch.setattr(fused_cuda, "FusedCudaEngine", fused_cuda.FusedKernels)
     if not ON_CARD:
         monkeypatch.setattr(fused_cuda, "is_hopper", lambda device: True)
         monkeypatch.setattr(fused_cuda, "_processors", lambda device: 132)
-        monkeypatch.setattr(rollout, "Kernels", HostKernels)
+        monkeypatch.setattr(hopper_rollout, "Kernels", HostKernels)
     return monkeypatch
 
 

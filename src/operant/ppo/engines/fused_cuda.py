@@ -33,28 +33,29 @@ from operant.ppo.engines.fused_scope import (
 from operant.ppo.engines.graph import GraphEngine
 from operant.ppo.guard import check_device_rollout
 from operant.ppo.job import Episodes
-from operant.ppo.kernels.hopper.rollout import HopperRollout
+from operant.ppo.kernels.hopper.hopper_rollout import HopperRollout
+from operant.ppo.kernels.hopper.hopper_update import PANEL, HopperUpdate, update_source
+from operant.ppo.kernels.hopper.hopper_update import UpdatePlan as Plan
 from operant.ppo.kernels.hopper.rollout_source import launch_shape, rollout_source
-from operant.ppo.kernels.hopper.update import PANEL, HopperUpdate, Plan, update_source
 from operant.ppo.kernels.triton.adam import State, adam_step, adding_programs
 from operant.ppo.kernels.triton.copies import Copies
 from operant.ppo.kernels.triton.episodes import last_episodes
 from operant.ppo.kernels.triton.layers import NUMBERS
 from operant.ppo.kernels.triton.moments import SPLIT, advantage_moments
 from operant.ppo.kernels.triton.networks import LEAST, Network, Networks, addresses
-from operant.ppo.kernels.triton.rollout import rollout_kernel, rollout_options
+from operant.ppo.kernels.triton.rollout_launch import rollout_kernel, rollout_options
 from operant.ppo.kernels.triton.rollout_source import Acting
 from operant.ppo.kernels.triton.rows import pack_rows, row_words
 from operant.ppo.kernels.triton.samples import Columns, pack_samples
+from operant.ppo.kernels.triton.update import CATEGORICAL as CHOICES
 from operant.ppo.kernels.triton.update import (
-    CHOICES,
     GAUSSIAN,
     GAUSSIAN_BY_STATE,
     SUMS,
-    Arrays,
     launch_options,
     train_tiles,
 )
+from operant.ppo.kernels.triton.update import UpdateArrays as Arrays
 from operant.ppo.kernels.triton.weights import pack_weights
 from operant.toolchain.gpus import is_hopper
 from operant.vector.gpu_env import Results
