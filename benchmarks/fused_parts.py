@@ -21,7 +21,6 @@ from operant.compiler.runtime.intrinsics import call_address
 from operant.models import PPO
 from operant.ppo.config import Config
 from operant.ppo.engines.fused_cpu import TILE, FusedEngine
-from operant.ppo.kernels.cpu import table as t
 
 ROUNDS, CALLS = 21, 300
 
@@ -30,9 +29,9 @@ def caller(arguments: int) -> Callable[..., None]:
     """A compiled loop that calls a function of so many int64."""
     kind = numba.types.UniTuple(int64, arguments)
 
-    def call(count, address, given):  # type: ignore[no-untyped-def]
+    def call(count, entry, given):  # type: ignore[no-untyped-def]
         for _ in range(count):
-            call_address(uint64(address), given)
+            call_address(uint64(entry), given)
 
     compiled: Callable[..., None] = njit(numba.void(int64, int64, kind))(call)
     return compiled
@@ -52,39 +51,43 @@ def main() -> None:
     engine = ppo.engine
     assert isinstance(engine, FusedEngine)
     wholes = whole_times(engine)
-    words, table = engine._table.words, engine._table.address
-    engine._table.set(tile=TILE)
-    scratch, gradient = int(words[t.SCRATCH]), int(words[t.GRADIENTS])
-    x, x_row = scratch + 4 * int(words[t.SCRATCH_X]), int(words[t.X_ROW])
-    actor, critic = int(words[t.ACTOR]), int(words[t.CRITIC])
-    figures, chunks = int(words[t.FIGURE_SUMS]), int(words[t.CHUNKS])
-    minibatch = len(engine.buffer) // int(words[t.MINIBATCHES])
-    env = (0, TILE, 0, 1, int(words[t.ENV_TABLE]))
-    # name: unit, arguments, samples of a call
+    engine._arguments.set(tile=TILE)
+    args, address = engine._arguments, engine._arguments.address
+    scratch, gradient = args["scratch"], args["gradients"]
+    x, x_row = scratch + 4 * args["scratch_x"], args["x_row"]
+    actor, critic = args["actor"], args["critic"]
+    metrics, chunks = args["metric_sums"], args["chunks"]
+    minibatch = len(engine.buffer) // args["minibatches"]
+    env = (0, TILE, 0, 1, args["env_arguments"])
+    # name: function, arguments, samples of a call
     parts = {
-        "forward, actor": ("forward", (actor, x, x_row, TILE, scratch, table), TILE),
-        "forward, critic": ("forward", (critic, x, x_row, TILE, scratch, table), TILE),
+        "forward, actor": ("forward", (actor, x, x_row, TILE, scratch, address), TILE),
+        "forward, critic": ("forward", (critic, x, x_row, TILE, scratch, address), TILE),
         "loss and its gradient": (
-            "loss_choices",
-            (TILE, TILE, scratch, gradient, figures, table),
+            "loss_categorical",
+            (TILE, TILE, scratch, gradient, metrics, address),
             TILE,
         ),
-        "backward, actor": ("backward", (actor, x, x_row, TILE, scratch, gradient, table), TILE),
-        "backward, critic": ("backward", (critic, x, x_row, TILE, scratch, gradient, table), TILE),
-        "order of samples": ("order", (0, 0, table), minibatch // chunks),
-        "reduce, clip, Adam, pack": ("finish", (0, table), minibatch),
-        "collect: sample": ("sample_choices", (0, 0, TILE, scratch, table), TILE),
+        "backward, actor": ("backward", (actor, x, x_row, TILE, scratch, gradient, address), TILE),
+        "backward, critic": (
+            "backward",
+            (critic, x, x_row, TILE, scratch, gradient, address),
+            TILE,
+        ),
+        "order of samples": ("order_chunk", (0, 0, address), minibatch // chunks),
+        "reduce, clip, Adam, pack": ("finish", (0, address), minibatch),
+        "collect: sample": ("sample_categorical", (0, 0, TILE, scratch, address), TILE),
         "collect: environments": ("", env, TILE),
-        "collect: keep": ("keep", (0, 0, TILE, 0, scratch, table), TILE),
+        "collect: store": ("store_step", (0, 0, TILE, 0, scratch, address), TILE),
     }
     found: dict[str, list[float]] = {name: [] for name in parts}
     calls = {n: caller(n) for n in {len(given) for _, given, _ in parts.values()}}
     for _ in range(ROUNDS):
-        for name, (unit, given, samples) in parts.items():
-            address = engine._units[unit].address if unit else int(words[t.ENV_STEP])
+        for name, (function, given, samples) in parts.items():
+            entry = engine._functions[function].address if function else args["env_step"]
             count = max(1, CALLS * TILE // samples)
             began = time.perf_counter()
-            calls[len(given)](count, address, given)
+            calls[len(given)](count, entry, given)
             found[name].append((time.perf_counter() - began) / count / samples * 1e9)
     print("| part | ns a sample |\n| --- | --- |")
     for name, times in found.items():

@@ -13,7 +13,7 @@ import pytest
 import operant
 from operant.cli.screen import UserError
 from operant.cli.target import load_env
-from operant.ppo.kernels.cpu import compiled
+from operant.ppo.kernels.cpu import compilation
 from operant.toolchain.child import python_command, python_environment
 
 SHADOWED = ("numba", "torch", "numpy", "gymnasium", "typer", "rich", "psutil", "textual", "numexpr")
@@ -73,7 +73,7 @@ def test_training_in_the_background(
 
 
 def test_the_processes_that_compile(hostile: Path) -> None:
-    process = compiled._compile_elsewhere([])
+    process = compilation._compile_elsewhere([])
     assert process is not None
     assert process.wait() == 0
 
@@ -130,7 +130,7 @@ def test_nor_do_the_processes_that_compile(
         (hostile / f"{name}.py").unlink()
     (hostile / ".numba_config.yaml").write_text(f"chrome_trace: {hostile / 'RAN'}\n")
     monkeypatch.setattr("numba.core.config._config_fname", "")
-    process = compiled._compile_elsewhere([])
+    process = compilation._compile_elsewhere([])
     assert process is not None
     assert process.wait() == 0
 

@@ -24,7 +24,7 @@ from operant.models.actor_critic import policy_for
 from operant.ppo.kernels.triton import adam, copies, episodes, moments, rows, samples, update
 from operant.ppo.kernels.triton import weights
 from operant.ppo.kernels.triton.networks import Networks
-from operant.ppo.kernels.triton.rollout import rollout_kernel, rollout_options
+from operant.ppo.kernels.triton.rollout_launch import rollout_kernel, rollout_options
 from operant.ppo.kernels.triton.rollout_source import Acting
 
 POINTERS = {name: "i32" for name in ("one_hot", "parts", "firsts", "ints", "records")}

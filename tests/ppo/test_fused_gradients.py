@@ -22,7 +22,6 @@ from operant.models.actor_critic import (
     column,
     flatten,
 )
-from operant.ppo.kernels.cpu import table
 from operant.ppo.loss import Loss, ppo_loss
 
 Tasks = dict[str, type[operant.Env]]
@@ -252,7 +251,7 @@ def test_any_number_of_chunks(tasks: Tasks, chunks: int, steps: int) -> None:
     options = {"num_envs": 65, "num_steps": steps, "hidden": (9,)}
     for task in ("Turns", "Arm"):
         ppo = collected(tasks[task], **options, threads=2)
-        assert ppo.engine._table.words[table.CHUNKS] == chunks
+        assert ppo.engine._arguments["chunks"] == chunks
         check(ppo)
 
 
@@ -320,7 +319,7 @@ def test_what_was_in_scratch_memory_before_does_not_matter(
     """Tiles are not full, widths no whole vectors: what lies beyond is never part of a result."""
     options = {"activation": activation, "normalize_obs": task != "Doors", "hidden": (9, 21)}
     ppo = collected(tasks[task], **options)
-    scratch = ppo.engine._table.arrays["scratch"]
+    scratch = ppo.engine._arguments.arrays["scratch"]
     ppo.engine.update(0, 0.0, CLIP)
     wanted = ppo.optimizer.gradient.clone()
     for junk in (np.nan, np.inf, 1e30):

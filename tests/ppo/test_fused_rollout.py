@@ -18,7 +18,6 @@ from operant.models import PPO
 from operant.models.actor_critic import ContinuousActorCritic
 from operant.ppo.job import Episodes
 from operant.ppo.kernels.cpu import layout
-from operant.ppo.kernels.cpu import table as words
 
 Tasks = dict[str, type[operant.Env]]
 DISCRETE = ("Turns", "Doors", "Knobs", "Switches")
@@ -278,21 +277,21 @@ class Dice(operant.Env):
 def tile_0_last(ppo: PPO, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the thread that claimed the first tile was not run before the others had finished."""
     engine = ppo.engine
-    run, table = engine._run, engine._table
+    run, arguments = engine._run, engine._arguments
 
     def otherwise(name: str, tile: int) -> None:
         if name != "collect":
             return run(name, tile)
-        unit, control, tiles = engine._units[name].ctypes, table.arrays["control"], 3
-        table.set(tile=tile)
+        function, control, tiles = engine._functions[name].ctypes, arguments.arrays["control"], 3
+        arguments.set(tile=tile)
         for first, end in ((1, tiles), (0, 1)):
             control[:] = 0
             control[layout.TILES_CLAIMED] = first
-            table.set(env_tiles=end)
-            unit(0, table.address)
-        table.set(env_tiles=tiles)
+            arguments.set(env_tiles=end)
+            function(0, arguments.address)
+        arguments.set(env_tiles=tiles)
 
-    assert table.words[words.ENV_TILES] == 3
+    assert arguments["env_tiles"] == 3
     monkeypatch.setattr(engine, "_run", otherwise)
 
 

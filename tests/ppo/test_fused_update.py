@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import operant
 from operant.models import PPO
 from operant.ppo.adam import Adam
-from operant.ppo.kernels.cpu.shuffle import bits_for, shuffle_keys, shuffled_place
+from operant.ppo.kernels.cpu.shuffle import bits_for, shuffle_keys, shuffled_index
 from operant.training.callbacks import Callback
 
 Tasks = dict[str, type[operant.Env]]
@@ -65,7 +65,7 @@ def parameters(ppo: PPO) -> Tensor:
 @numba.njit
 def _fill(out, keys):  # type: ignore[no-untyped-def]
     for k in range(out.size):
-        out[k] = shuffled_place(k, out.size, bits_for(out.size), keys)
+        out[k] = shuffled_index(k, out.size, bits_for(out.size), keys)
 
 
 def order(count: int, seed: int, iteration: int, epoch: int) -> Tensor:

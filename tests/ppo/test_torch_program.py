@@ -365,14 +365,14 @@ def test_the_policys_numbers_are_those_of_the_cpu(size: int, seed: int) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 7, 64, 1000, 4097])
 def test_orders_are_those_of_the_cpu(count: int) -> None:
-    from operant.ppo.kernels.cpu.shuffle import bits_for, shuffle_keys, shuffled_place
+    from operant.ppo.kernels.cpu.shuffle import bits_for, shuffle_keys, shuffled_index
     from operant.ppo.kernels.triton.order import fill_orders
 
     keys = shuffle_keys(11, 3, 2)
     out = torch.empty(2, count, dtype=torch.int32)
     fill_orders(out, torch.from_numpy(keys.view(np.int64)))
     for epoch in range(2):
-        wanted = [shuffled_place(k, count, bits_for(count), keys[epoch]) for k in range(count)]
+        wanted = [shuffled_index(k, count, bits_for(count), keys[epoch]) for k in range(count)]
         assert out[epoch].tolist() == wanted
         assert sorted(wanted) == list(range(count))
 

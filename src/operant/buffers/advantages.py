@@ -20,18 +20,27 @@ from numba import float32 as f32
 from numba import njit
 from numba import uint8 as u8
 
-from operant.compiler.runtime.intrinsics import (
-    address_of,
-    at,
-    load,
-    prefer_wide_vectors,
-    select,
-    store,
-)
+from operant.compiler.runtime.alias_scopes import AliasScopes, load, store
+from operant.compiler.runtime.intrinsics import address_of, at, prefer_wide_vectors, select
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+_SCOPES = AliasScopes(
+    __name__,
+    "step",
+    (
+        "reward",
+        "value",
+        "terminated",
+        "truncated",
+        "final_value",
+        "next_value",
+        "trace",
+        "advantage",
+        "target",
+    ),
+)
 _PLAIN: Final = ("C_CONTIGUOUS", "ALIGNED", "WRITEABLE")
 """Arrays that one compiled form fits; Numba would compile another for, say, a read-only array."""
 
@@ -95,14 +104,18 @@ def gae_step(r, v, te, tr, fv, following, trace, gamma, lam, adv, target, envs):
     prefer_wide_vectors()
     zero, decay = f32(0), gamma * lam
     for i in range(envs):
-        dead, cut = load(0, te, i) != 0, load(1, tr, i) != 0
-        now = load(2, v, i)
-        after = select(dead, zero, select(cut, load(3, fv, i), load(4, following, i)))
-        rest = select(dead | cut, zero, load(5, trace, i))
-        advantage = load(6, r, i) + gamma * after - now + decay * rest
-        store(5, trace, i, advantage)
-        store(7, adv, i, advantage)
-        store(8, target, i, advantage + now)
+        dead, cut = load(_SCOPES.terminated, te, i) != 0, load(_SCOPES.truncated, tr, i) != 0
+        now = load(_SCOPES.value, v, i)
+        after = select(
+            dead,
+            zero,
+            select(cut, load(_SCOPES.final_value, fv, i), load(_SCOPES.next_value, following, i)),
+        )
+        rest = select(dead | cut, zero, load(_SCOPES.trace, trace, i))
+        advantage = load(_SCOPES.reward, r, i) + gamma * after - now + decay * rest
+        store(_SCOPES.trace, trace, i, advantage)
+        store(_SCOPES.advantage, adv, i, advantage)
+        store(_SCOPES.target, target, i, advantage + now)
 
 
 @njit(cache=True, nogil=True, fastmath=False)

@@ -38,7 +38,7 @@ def plan_of(
     from gymnasium.spaces import Box, Discrete
 
     from operant.ppo.engines.fused_scope import WIDE_INPUTS, WIDE_OUTPUTS
-    from operant.ppo.kernels.hopper.update import PANEL, update_source
+    from operant.ppo.kernels.hopper.hopper_update import PANEL, update_source
     from operant.ppo.kernels.triton.layers import NUMBERS
     from operant.ppo.kernels.triton.networks import Networks
     from operant.ppo.kernels.triton.samples import Columns
@@ -73,7 +73,7 @@ def plan_of(
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: f"{job[0]}-{job[1]}-{job[2]}")
 def test_it_compiles_and_fits(nvrtc: Any, tmp_path: Path, job: tuple[Any, ...]) -> None:
-    from operant.ppo.kernels.hopper.update import OPTIONS, SHARED
+    from operant.ppo.kernels.hopper.hopper_update import OPTIONS, SHARED
 
     plan = plan_of(*job)
     binary = compile_source(nvrtc, plan.source, ("--gpu-architecture=sm_90a", *OPTIONS))

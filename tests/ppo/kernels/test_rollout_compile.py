@@ -32,7 +32,7 @@ JOBS = [
 
 
 def acting_of(env: str, hidden: tuple[int, ...], activation: str, shared: bool) -> Any:
-    from operant.ppo.kernels.hopper.update import PANEL
+    from operant.ppo.kernels.hopper.hopper_update import PANEL
     from operant.ppo.kernels.triton.networks import Networks
     from operant.ppo.kernels.triton.rollout_source import Acting
 

@@ -86,14 +86,14 @@ def card(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> pyt
     elif torch.cuda.get_device_capability()[0] != 9:
         pytest.skip("the card is no Hopper")
     from operant.ppo.engines import fused_gpu_layout, fused_gpu_program, gpu_engines
-    from operant.ppo.kernels.hopper import rollout
+    from operant.ppo.kernels.hopper import hopper_rollout
 
     monkeypatch.setattr(fused_gpu_program, "HopperUpdate", lambda plan, device: None)
     monkeypatch.setattr(gpu_engines, "GraphExecutor", gpu_engines.DirectExecutor)
     if not ON_CARD:
         monkeypatch.setattr(fused_gpu_layout, "is_hopper", lambda device: True)
         monkeypatch.setattr(fused_gpu_layout, "_processors", lambda device: 132)
-        monkeypatch.setattr(rollout, "Kernels", HostKernels)
+        monkeypatch.setattr(hopper_rollout, "Kernels", HostKernels)
     return monkeypatch
 
 

@@ -18,7 +18,7 @@ from operant.ppo.kernels.cpu.shuffle import (
     bits_for,
     shuffle_keys,
     shuffle_keys_of_many,
-    shuffled_place,
+    shuffled_index,
 )
 
 
@@ -26,7 +26,7 @@ from operant.ppo.kernels.cpu.shuffle import (
 def _fill(out, count, keys):  # type: ignore[no-untyped-def]
     bits = bits_for(count)
     for k in range(out.size):
-        out[k] = shuffled_place(k, count, bits, keys)
+        out[k] = shuffled_index(k, count, bits, keys)
 
 
 Places = NDArray[np.int64]

@@ -22,6 +22,8 @@ SETTINGS = (
 Addresses of the compiled functions that begin episodes and step."""
 TYPES = {FLOAT: "f32", INT: "i32", BOOL: "u8"}
 _MEMORY = {"float32": "f32", "int32": "i32", "uint8": "u8", "bool": "u8"}
+STEP_SCOPES, DRAW_SCOPES, MASK_SCOPES = "STEP_SCOPES", "DRAW_SCOPES", "MASK_SCOPES"
+"""Names in a kernel's source of the alias scopes of its vectorised loops."""
 KEYS = ("key_step", "key_episode", "key_high", "key_low", "key_index")
 
 
@@ -69,6 +71,17 @@ def table_layout(rules: Rules) -> dict[str, str]:
         "blocks": "i64",
         "control": "i64",
     }
+
+
+def scope_declarations(rules: TracedRules) -> str:
+    """Alias scopes for each vectorised loop: all buffers of the table, none of which overlap."""
+    loops = {STEP_SCOPES: "step", DRAW_SCOPES: "draws"}
+    loops |= {MASK_SCOPES: "mask"} if rules.mask is not None else {}
+    lines = [f"BUFFERS = {tuple(table_layout(rules))!r}"]
+    lines += [
+        f'{scopes} = AliasScopes(__name__, "{loop}", BUFFERS)' for scopes, loop in loops.items()
+    ]
+    return "\n".join(lines)
 
 
 def draw_rows(rules: TracedRules) -> int:

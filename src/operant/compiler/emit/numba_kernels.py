@@ -21,7 +21,16 @@ from __future__ import annotations
 
 from textwrap import indent
 
-from operant.compiler.emit.numba_arguments import KEYS, TYPES, inputs, read, stored, unpack
+from operant.compiler.emit.numba_arguments import (
+    DRAW_SCOPES,
+    KEYS,
+    TYPES,
+    inputs,
+    read,
+    scope_declarations,
+    stored,
+    unpack,
+)
 from operant.compiler.emit.numba_loop import step_loop
 from operant.compiler.emit.numba_mask import mask_function, mask_lines, mask_loop
 from operant.compiler.emit.numba_program import program_source, word_source
@@ -44,6 +53,7 @@ from numba import uint8 as u8
 from numba import uint32 as u32
 from numba import uint64 as u64
 
+from operant.compiler.runtime.alias_scopes import AliasScopes, load, store
 from operant.compiler.runtime.intrinsics import (
     address_at,
     address_of,
@@ -60,13 +70,11 @@ from operant.compiler.runtime.intrinsics import (
     flags_of_64,
     float_of,
     floor,
-    load,
     maximum,
     minimum,
     prefer_wide_vectors,
     select,
     sqrt,
-    store,
     trailing_zeros,
     whole32,
 )
@@ -84,7 +92,7 @@ STEP = {{"error_model": "numpy", "fastmath": FAST["fastmath"]}}
 def kernels_source(rules: TracedRules, version: str) -> str:
     """The whole module; equal rules give equal text."""
     name = rules.env.__qualname__
-    parts = [HEADER.format(name=name, version=version)]
+    parts = [HEADER.format(name=name, version=version), scope_declarations(rules)]
     for flags, suffix, programs in (
         ("FAST", "", [rules.step, rules.observe]),
         ("EXACT", "_exact", [rules.reset, rules.observe, *([rules.mask] if rules.mask else [])]),
@@ -151,19 +159,17 @@ def _inner(lines: list[str]) -> str:
     return indent("\n".join(lines), "    ")
 
 
-_DRAWS = 1 << 20  # numbers of buffers that the loop over environments does not use
-
-
 def _draws(numbers: int) -> str:
     """Make uniform numbers lo..hi from the keys, four at a time."""
-    keys = [f"load({_DRAWS + k}, {key}, j)" for k, key in enumerate(KEYS)]
+    keys = [f"load({DRAW_SCOPES}.{key}, {key}, j)" for key in KEYS]
     lines = []
     for block in range(-(-numbers // 4)):
         counter = f"{', '.join(keys[:3])}, u32({block}), {', '.join(keys[3:])}"
         lines += ["for j in range(lo, hi):", f"    words = philox({counter})"]
         for k in range(4):
             uniform = f"f32(words[{k}] >> u32(8)) * f32(2.0**-24)"
-            lines.append(f"    store({_DRAWS + 5 + k}, draw_{4 * block + k}, j, {uniform})")
+            draw = f"draw_{4 * block + k}"
+            lines.append(f"    store({DRAW_SCOPES}.{draw}, {draw}, j, {uniform})")
     return "\n".join(lines)
 
 

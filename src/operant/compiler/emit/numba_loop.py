@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from operant.compiler.emit.numba_arguments import inputs, read, stored
+from operant.compiler.emit.numba_arguments import STEP_SCOPES, inputs, read, stored
 from operant.compiler.emit.numba_program import program_source
 from operant.compiler.spec.rules import TracedRules
 
 
 class _Loop:
-    """The body of the loop over environments, with its buffers numbered for `load` and `store`."""
+    """The body of the loop over environments, whose buffers never overlap."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self._numbers: dict[str, int] = {}
 
     def load(self, buffer: str) -> str:
-        return f"load({self._number(buffer)}, {buffer}, i)"
+        return f"load({STEP_SCOPES}.{buffer}, {buffer}, i)"
 
     def store(self, buffer: str, value: str, index: str = "i") -> None:
-        self.lines.append(f"store({self._number(buffer)}, {buffer}, {index}, {value})")
-
-    def _number(self, buffer: str) -> int:
-        return self._numbers.setdefault(buffer, len(self._numbers))
+        self.lines.append(f"store({STEP_SCOPES}.{buffer}, {buffer}, {index}, {value})")
 
 
 def step_loop(rules: TracedRules) -> str:

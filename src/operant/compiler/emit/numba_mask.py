@@ -6,12 +6,10 @@ same on every backend and after `set_state`.
 
 from __future__ import annotations
 
-from operant.compiler.emit.numba_arguments import inputs, read
+from operant.compiler.emit.numba_arguments import MASK_SCOPES, inputs, read
 from operant.compiler.emit.numba_program import program_source
 from operant.compiler.recording.trace import Program
 from operant.compiler.spec.rules import TracedRules
-
-_BUFFERS = 1 << 21  # numbers of buffers that no other loop uses
 
 
 def mask_function(rules: TracedRules) -> str:
@@ -21,12 +19,12 @@ def mask_function(rules: TracedRules) -> str:
     names = {name: name for name in rules.mask.inputs}
     lines, outputs = program_source(rules.mask, names, "m_", "_exact")
     reads = []
-    for k, (name, buffer) in enumerate(_sources(rules.mask).items(), 1):
+    for name, buffer in _sources(rules.mask).items():
         if name.startswith("s_"):
-            text = f"load({_BUFFERS + k}, {buffer}, i)"
+            text = f"load({MASK_SCOPES}.{buffer}, {buffer}, i)"
             reads.append(f"{name} = {read(rules, name.removeprefix('s_'), text)}")
     stores = [
-        f"store({_BUFFERS}, action_mask, {len(outputs)} * i + {k}, {output})"
+        f"store({MASK_SCOPES}.action_mask, action_mask, {len(outputs)} * i + {k}, {output})"
         for k, output in enumerate(outputs)
     ]
     head = f"\n@njit(**EXACT)\ndef {_call(rules.mask)}:"

@@ -9,9 +9,8 @@
   `call_address`: functions.
 - `prefer_wide_vectors`: 512 bits where the machine has them.
 - `atomic_load`, `atomic_store`, `atomic_add`, `atomic_replace`: what threads tell each other.
-- `load`, `store`: access to buffers that are known not to overlap. Numba cannot say so, and LLVM
-  gives up vectorising a loop over more than a handful of arrays rather than compare all their
-  addresses at run time. These carry LLVM's alias scopes instead: buffer 3 never overlaps buffer 5.
+
+Access to memory that is known not to overlap is in `alias_scopes`.
 """
 
 # mypy: disable-error-code="no-untyped-call, call-arg"
@@ -223,52 +222,6 @@ def _extremum(comparison: str) -> Any:
 
 minimum = _extremum("<")
 maximum = _extremum(">")
-
-
-DOMAIN = 128
-"""Buffers are told apart within groups of this many numbers: 0..127, 128..255, and so on. Two loops
-that number the same memory differently must use different groups, for one may be inlined into the
-other's function."""
-
-
-def _mark_disjoint(instruction: Any, module: Any, buffer: int) -> None:
-    """Tell LLVM that this access touches `buffer` and no other of its group."""
-    first = buffer - buffer % DOMAIN
-    domain = module.add_metadata([f"operant {first}"])
-    scope = module.add_metadata([f"buffer {buffer}", domain])
-    others = [
-        module.add_metadata([f"buffer {other}", domain])
-        for other in range(first, first + DOMAIN)
-        if other != buffer
-    ]
-    instruction.set_metadata("alias.scope", module.add_metadata([scope]))
-    instruction.set_metadata("noalias", module.add_metadata(others))
-
-
-@intrinsic(prefer_literal=True)
-def load(typing_context: Any, buffer: Any, array: Any, index: Any) -> Any:
-    """``array[index]`` of a pointer to memory that overlaps no other numbered buffer."""
-    number = buffer.literal_value
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        value = builder.load(builder.gep(args[1], [args[2]], inbounds=True))
-        _mark_disjoint(value, builder.module, number)
-        return value
-
-    return array.dtype(buffer, array, types.intp), generate
-
-
-@intrinsic(prefer_literal=True)
-def store(typing_context: Any, buffer: Any, array: Any, index: Any, value: Any) -> Any:
-    """``array[index] = value`` of a pointer to memory that overlaps no other numbered buffer."""
-    number = buffer.literal_value
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        target = builder.gep(args[1], [args[2]], inbounds=True)
-        _mark_disjoint(builder.store(args[3], target), builder.module, number)
-        return context.get_dummy_value()
-
-    return types.void(buffer, array, types.intp, array.dtype), generate
 
 
 @intrinsic

@@ -22,12 +22,11 @@ from operant.ppo.engines.figures import FIGURES
 from operant.ppo.engines.fused_scope import Parts, check_memory_of, check_training_of
 from operant.ppo.job import Episodes, Job
 from operant.ppo.kernels.cpu import layout as n
-from operant.ppo.kernels.cpu import pieces as p
-from operant.ppo.kernels.cpu import table as t
-from operant.ppo.kernels.cpu.compiled import load_units
-from operant.ppo.kernels.cpu.plan import Plan, aligned
-from operant.ppo.kernels.cpu.shuffle import shuffle_keys
-from operant.ppo.kernels.cpu.table import Table
+from operant.ppo.kernels.cpu import parameter_layout as p
+from operant.ppo.kernels.cpu.compilation import load_functions
+from operant.ppo.kernels.cpu.kernel_arguments import KernelArguments
+from operant.ppo.kernels.cpu.kernel_plan import KernelPlan, aligned
+from operant.ppo.kernels.cpu.shuffle import ROUNDS, shuffle_keys
 from operant.toolchain.machine import usable_cores
 from operant.toolchain.team_size import TeamSize
 from operant.training.guard import check_action, check_rollout
@@ -58,13 +57,13 @@ class FusedEngine(BaseEngine):
             # A step of a game in C takes what it takes: threads that pay there may not in training.
             self._players = TeamSize(self._size.most, asked > 0)
         self._threads = Threads(self._size.most)
-        self._table = Table()
+        self._arguments = KernelArguments()
         self._set_networks()
         self._set_actions()
         self._set_inputs()
         self._set_samples()
         self._set_optimizer()
-        self._set_units()
+        self._set_functions()
 
     @property
     def threads(self) -> int:
@@ -83,16 +82,17 @@ class FusedEngine(BaseEngine):
         assert isinstance(policy, ActorCritic)
         parts, noise_blocks = int(np.prod(dist.action_shape)), -(-dist.noise_size // 4)
         mask_rows = -(-job.mask_size // n.MASK_BITS)
-        self._plan = plan = Plan(policy, TILE, parts, noise_blocks, mask_rows)
-        plan.in_order(job.optimizer.parameters)
-        self._table.set(
+        self._plan = plan = KernelPlan(policy, TILE, parts, noise_blocks, mask_rows)
+        plan.sort_parameters(job.optimizer.parameters)
+        self._arguments.set(
+            tile=TILE,
             nets=len(plan.nets),
             actor=plan.nets[0],
             critic=plan.nets[-1],
             value_row=policy.actor_head.out_features if policy.critic is None else 0,
             actor_outputs=policy.actor_head.out_features,
             activation=plan.activation,
-            piece_count=len(plan.pieces),
+            parameter_tensors=len(plan.parameters),
             weights=aligned(plan.weights.size, np.float32),
             log_std=plan.log_std,
             d_log_std=plan.d_log_std,
@@ -113,60 +113,62 @@ class FusedEngine(BaseEngine):
 
     def _set_actions(self) -> None:
         """What the actor's outputs mean."""
-        dist, table = self.job.distribution, self._table
+        dist, arguments = self.job.distribution, self._arguments
         if isinstance(dist, Gaussian):
             by_state = self._plan.policy.actor_head.out_features == dist.head_size
-            table.set(kind=n.GAUSSIAN_BY_STATE if by_state else n.GAUSSIAN)
-            table.set(lows=dist.low.copy(), highs=dist.high.copy())
+            arguments.set(action_kind=n.GAUSSIAN_BY_STATE if by_state else n.GAUSSIAN)
+            arguments.set(lows=dist.low.copy(), highs=dist.high.copy())
         else:
             assert isinstance(dist, Categorical | MultiCategorical)
-            sizes, starts = choices(dist)
-            table.set(kind=n.CHOICES, sizes=np.array(sizes), starts=np.array(starts))
+            sizes, starts = category_sizes(dist)
+            arguments.set(action_kind=n.CATEGORICAL, sizes=np.array(sizes), starts=np.array(starts))
 
     def _set_inputs(self) -> None:
         """How observations become inputs."""
-        table, encode, normalizer = self._table, self._plan.policy.encode, self.job.obs_normalizer
+        arguments, normalizer = self._arguments, self.job.obs_normalizer
+        encode = self._plan.policy.encode
         numbers = self.buffer.arrays["obs"][0, 0].size
         words = numbers * self.buffer.obs.element_size() // 4
-        table.set(input_size=numbers, obs_words=words, encoding=n.PLAIN)
+        arguments.set(input_size=numbers, obs_words=words, encoding=n.PLAIN, one_hot_parts=0)
         if isinstance(encode, OneHot):
-            table.set(encoding=n.ONE_HOT, one_hot_parts=len(encode.sizes))
-            table.set(one_hot_sizes=np.array(encode.sizes))
-            table.set(one_hot_starts=np.array(encode.starts))
+            sizes, starts = np.array(encode.sizes), np.array(encode.starts)
+            arguments.set(encoding=n.ONE_HOT, one_hot_parts=len(sizes))
+            arguments.set(one_hot_sizes=sizes, one_hot_starts=starts)
         elif self.buffer.obs.dtype != torch.float32:
-            table.set(encoding=n.WHOLE)
+            arguments.set(encoding=n.WHOLE)
+        arguments.set(normalize=normalizer is not None)
         if normalizer is not None:
-            table.set(normalize=1, obs_limit=np.array([normalizer.clip], np.float32))
+            arguments.set(obs_limit=np.array([normalizer.clip], np.float32))
 
     def _set_samples(self) -> None:
         """The rollout, and memory for what finishes in it and for its packed samples."""
-        job, table, arrays, plan = self.job, self._table, self.buffer.arrays, self._plan
+        job, arguments, arrays, plan = self.job, self._arguments, self.buffer.arrays, self._plan
         steps, envs = self.buffer.num_steps, self.buffer.num_envs
         self._env_tile = tile = self._games_at_once(envs)
         tiles = -(-envs // tile)
         limit = job.env.describe().max_episode_steps
         finals = tile * (1 + (steps - 1) // (limit or NO_LIMIT))
-        one_hot = table.words[t.ENCODING] == n.ONE_HOT
-        known = int(table.words[t.INPUT_SIZE]) if one_hot else plan.x_row
+        one_hot = arguments["encoding"] == n.ONE_HOT
+        known = arguments["input_size"] if one_hot else plan.x_row
         row = -(-(known + plan.parts + n.DATA_ROWS + plan.mask_rows) // 16) * 16
         check_memory(steps * envs * (4 * row + 24), f"{steps} steps of {envs}")
-        table.set(**arrays)
-        table.set(
+        arguments.set(
+            **arrays,
             steps=steps,
             envs=envs,
             env_tiles=tiles,
             env_lanes=1 if job.env.backend == "native" else LANES,
             seed_low=job.config.run.seed & 0xFFFFFFFF,
             seed_high=job.config.run.seed >> 32,
-            episodes_most=steps * tile,
-            episode_place=np.zeros(tiles * steps * tile, np.int64),
+            episode_capacity=steps * tile,
+            episode_index=np.zeros(tiles * steps * tile, np.int64),
             episode_return=np.zeros(tiles * steps * tile, np.float32),
             episode_length=np.zeros(tiles * steps * tile, np.int32),
             episode_cut=np.zeros(tiles * steps * tile, np.bool_),
             episode_counts=np.zeros(tiles, np.int64),
-            finals_most=finals,
+            final_capacity=finals,
             final_obs=np.zeros((tiles * finals, *arrays["obs"].shape[2:]), arrays["obs"].dtype),
-            final_place=np.zeros(tiles * finals, np.int64),
+            final_index=np.zeros(tiles * finals, np.int64),
             final_counts=np.zeros(tiles, np.int64),
             bad=np.zeros(tiles, np.int64),
             samples=aligned(steps * envs * row, np.float32),
@@ -185,7 +187,7 @@ class FusedEngine(BaseEngine):
 
     def _set_optimizer(self) -> None:
         """Minibatches, gradients and Adam's memory."""
-        job, table, plan, ppo = self.job, self._table, self._plan, self.job.config.ppo
+        job, arguments, plan, ppo = self.job, self._arguments, self._plan, self.job.config.ppo
         adam, count = job.optimizer, len(self.buffer)
         tiles = -(-count // ppo.minibatches) // TILE
         chunks = min(max(tiles // 2, 1), CHUNKS)
@@ -197,48 +199,42 @@ class FusedEngine(BaseEngine):
         rates[p.BETA1], rates[p.BETA2] = adam.betas
         rates[p.EPSILON], rates[p.MAX_NORM] = adam.eps, ppo.max_grad_norm
         rates[p.GUARD] = job.config.run.nan_guard
-        table.set(
+        arguments.set(
             minibatches=ppo.minibatches,
             chunks=chunks,
             order=np.zeros(count, np.int32),
+            keys=np.zeros(2 * ROUNDS, np.uint64),
             moments=np.zeros(n.MOMENTS * ppo.minibatches * chunks),
             gradients=aligned(plan.gradient.size * chunks, np.float32),
             gradient_size=plan.gradient.size,
-            figure_sums=np.zeros(n.NUMBERS * chunks),
-            results=np.zeros((ppo.minibatches, n.NUMBERS + 1)),
+            metric_sums=np.zeros(n.METRIC_COUNT * chunks),
+            results=np.zeros((ppo.minibatches, n.METRIC_COUNT + 1)),
             flat=adam.gradient.numpy(),
             exp_avg=adam.exp_avg.numpy(),
             exp_avg_sq=adam.exp_avg_sq.numpy(),
-            parameter_count=adam.gradient.numel(),
+            flat_size=adam.gradient.numel(),
             rates=rates,
             option_values=options,
             control=aligned(n.LINE * (4 + 2 * ppo.minibatches), np.int64),
         )
 
-    def _set_units(self) -> None:
+    def _set_functions(self) -> None:
         """The compiled functions, and where those are that others call."""
-        words = self._table.words
-        kind = "choices" if words[t.KIND] == n.CHOICES else "gaussian"
-        called = {
-            "forward": "forward",
-            "backward": "backward",
-            "sample": f"sample_{kind}",
-            "loss": f"loss_{kind}",
-            "encode": "encode",
-            "keep": "keep",
-            "order_chunk": "order",
-            "finish": "finish",
-        }
-        if words[t.ENCODING] == n.ONE_HOT:
-            called["spread"] = "spread"
-        run = ("pack", "collect", "estimate", "train_epoch")
-        self._units = load_units([*called.values(), *run])
-        self._table.set(**{word: self._units[unit].address for word, unit in called.items()})
+        arguments = self._arguments
+        kind = "categorical" if arguments["action_kind"] == n.CATEGORICAL else "gaussian"
+        same = ("forward", "backward", "encode", "store_step", "order_chunk", "finish")
+        called = {name: name for name in same}
+        called |= {"sample": f"sample_{kind}", "loss": f"loss_{kind}"}
+        if arguments["encoding"] == n.ONE_HOT:
+            called["expand_one_hot"] = "expand_one_hot"
+        run = ("pack", "collect", "estimate_advantages", "train_epoch")
+        self._functions = load_functions([*called.values(), *run])
+        arguments.set(**{name: self._functions[made].address for name, made in called.items()})
 
     # collect --------------------------------------------------------------------------------
     def collect(self, iteration: int, step: int) -> Episodes:
         """Fill the buffer; see `Engine`."""
-        table, buffer, job = self._table, self.buffer, self.job
+        arguments, buffer, job = self._arguments, self.buffer, self.job
         job.policy.eval()  # for those who look at it: nothing here depends on the mode
         env = job.env
         assert isinstance(env, VecEnv)
@@ -246,7 +242,7 @@ class FusedEngine(BaseEngine):
             compiled = self._connect_env(step)
             self._pack()
             for name in ("episode_counts", "final_counts", "bad"):
-                table.arrays[name][:] = 0
+                arguments.arrays[name][:] = 0
             buffer.start(compiled.arrays["obs"][: buffer.num_envs])
             began = time.perf_counter()
             self._run("collect", self._env_tile)
@@ -264,7 +260,7 @@ class FusedEngine(BaseEngine):
         return self._episodes()
 
     def _check_numbers(self) -> None:
-        """Raise ValueError for an observation that has no place in the one-hot vectors."""
+        """Raise ValueError for an observation that the one-hot vectors do not have."""
         encode, obs = self._plan.policy.encode, self.buffer.arrays["obs"]
         if not isinstance(encode, OneHot):
             return
@@ -282,70 +278,72 @@ class FusedEngine(BaseEngine):
     def _is_bad(self) -> bool:
         """Whether a number of the rollout is not finite: kernels looked at what steps brought."""
         ends = (self.buffer.arrays["obs"][0], self.buffer.final_obs)
-        return bool(self._table.arrays["bad"].any()) or not all(np.isfinite(x).all() for x in ends)
+        found = bool(self._arguments.arrays["bad"].any())
+        return found or not all(np.isfinite(x).all() for x in ends)
 
     def _connect_env(self, step: int) -> NumbaBackend:
         """Show the kernels where the environments are."""
-        env, table = self.job.env, self._table
+        env, arguments = self.job.env, self._arguments
         assert isinstance(env, VecEnv)
         compiled = env.compiled
         assert compiled is not None
         arrays = compiled.arrays
         actions = [action.ctypes.data for action in compiled.actions]
         named = ("obs", "final_obs", "reward", "terminated", "truncated", "finished")
-        table.set(
+        arguments.set(
             env_step=compiled.step_address,
-            env_table=arrays["table"],
+            env_arguments=arrays["table"],
             env_actions=np.array(actions, np.int64),
             env_report_return=arrays["report_return"],
             env_report_length=arrays["report_length"],
             **{f"env_{name}": arrays[name] for name in named},
-            env_action_mask=arrays.get("action_mask", 0),
             now_us=time.perf_counter_ns() // 1000,
             first_step=step,
         )
+        if "action_mask" in arrays:
+            arguments.set(env_action_mask=arrays["action_mask"])
         return compiled
 
     def _pack(self) -> None:
         """Show the kernels the parameters and statistics as they are now."""
         self._check_policy()
-        self._table.set(pieces=self._plan.records())
+        self._arguments.set(parameters=self._plan.records())
         self._set_statistics()
-        self._units["pack"].ctypes(self._table.address)
+        self._functions["pack"].ctypes(self._arguments.address)
 
     def _set_statistics(self) -> None:
         normalizer = self.job.obs_normalizer
         if normalizer is not None:
             mean, scale = normalizer.mean.to(torch.float32), normalizer.scale()
-            self._table.set(obs_mean=mean.numpy(), obs_scale=scale.numpy())
+            self._arguments.set(obs_mean=mean.numpy(), obs_scale=scale.numpy())
 
     def _check_policy(self) -> None:
         """Raise ValueError if the policy is no longer what the kernels were told."""
-        shapes = {id(piece.parameter): piece.shape for piece in self._plan.pieces}
+        shapes = {id(layout.parameter): layout.shape for layout in self._plan.parameters}
         policy = Parts.of(self.job.policy)
         check_memory_of(policy, shapes, torch.device("cpu"))
         check_training_of(policy)
 
     def _run(self, name: str, tile: int) -> None:
-        """Let a team of threads run a unit."""
-        self._table.arrays["control"][:] = 0
-        self._table.set(tile=tile)
-        unit, address = self._units[name].ctypes, self._table.address
+        """Let a team of threads run a function."""
+        self._arguments.arrays["control"][:] = 0
+        self._arguments.set(tile=tile)
+        function, address = self._functions[name].ctypes, self._arguments.address
         threads = self.rollout_threads if name == "collect" else self.threads
-        self._threads.map(lambda worker: unit(worker, address), range(threads))
+        self._threads.map(lambda worker: function(worker, address), range(threads))
 
     def _keep_finals(self) -> None:
         """Hand the final observations over to the buffer, in order of their ends."""
-        a = self._table.arrays
-        chosen = _listed(a["final_counts"], _most(a["final_place"], a["final_counts"]))
-        order = chosen[np.argsort(a["final_place"][chosen])]
-        self.buffer.set_final_obs(a["final_place"][order], a["final_obs"][order])
+        a = self._arguments.arrays
+        chosen = _listed(a["final_counts"], _most(a["final_index"], a["final_counts"]))
+        order = chosen[np.argsort(a["final_index"][chosen])]
+        self.buffer.set_final_obs(a["final_index"][order], a["final_obs"][order])
 
     def _episodes(self) -> Episodes:
-        a = self._table.arrays
-        chosen = _listed(a["episode_counts"], _most(a["episode_place"], a["episode_counts"]))
-        order = chosen[np.argsort(a["episode_place"][chosen])]
-        place = a["episode_place"][order]
+        a = self._arguments.arrays
+        chosen = _listed(a["episode_counts"], _most(a["episode_index"], a["episode_counts"]))
+        order = chosen[np.argsort(a["episode_index"][chosen])]
+        place = a["episode_index"][order]
         return Episodes(
             place % self.buffer.num_envs,
             place // self.buffer.num_envs,
@@ -359,20 +357,20 @@ class FusedEngine(BaseEngine):
         """Scale the rewards if asked, then estimate advantages and pack the samples."""
         self.normalize_rewards()
         self._set_statistics()  # a callback may have changed them
-        self._run("estimate", self._env_tile)
+        self._run("estimate_advantages", self._env_tile)
 
     # update ---------------------------------------------------------------------------------
     def update(self, iteration: int, learning_rate: float, clip: float) -> dict[str, float]:
         """Epochs over shuffled minibatches; see `Engine`."""
-        job, ppo, table = self.job, self.job.config.ppo, self._table
-        rates, results = table.arrays["rates"], table.arrays["results"]
+        job, ppo, arguments = self.job, self.job.config.ppo, self._arguments
+        rates, results = arguments.arrays["rates"], arguments.arrays["results"]
         job.policy.train()
         rates[p.RATE], rates[p.COUNT] = learning_rate, job.optimizer.count
-        table.arrays["option_values"][n.CLIP] = clip
+        arguments.arrays["option_values"][n.CLIP] = clip
         self._pack()
         rows = []
         for keys in shuffle_keys(job.config.run.seed, iteration, ppo.epochs):
-            table.set(keys=keys)
+            arguments.set(keys=keys)
             began = time.perf_counter()
             self._run("train_epoch", TILE)
             self._size.took(time.perf_counter() - began)
@@ -387,8 +385,8 @@ class FusedEngine(BaseEngine):
         return found
 
 
-def choices(dist: Categorical | MultiCategorical) -> tuple[list[int], list[int]]:
-    """How many actions each choice has, and what they are numbered from."""
+def category_sizes(dist: Categorical | MultiCategorical) -> tuple[list[int], list[int]]:
+    """How many categories each part of an action has, and what they are numbered from."""
     if isinstance(dist, Categorical):
         return [dist.head_size], [dist.start]
     return dist.sizes, dist.start

@@ -13,14 +13,14 @@ from operant.models.actor_critic import ActorCritic, OneHot
 from operant.models.distributions import Categorical, Gaussian, MultiCategorical
 from operant.ppo.engines.fused_scope import why_not_bf16, widest_layer
 from operant.ppo.job import Job
-from operant.ppo.kernels.hopper.update import PANEL, Plan, update_source
+from operant.ppo.kernels.hopper.hopper_update import PANEL, UpdatePlan, update_source
 from operant.ppo.kernels.triton.layers import NUMBERS
 from operant.ppo.kernels.triton.networks import LEAST, Network, Networks
 from operant.ppo.kernels.triton.rollout_source import Acting
 from operant.ppo.kernels.triton.rows import row_words
 from operant.ppo.kernels.triton.samples import Columns
 from operant.ppo.kernels.triton.update import (
-    CHOICES,
+    CATEGORICAL,
     GAUSSIAN,
     GAUSSIAN_BY_STATE,
     launch_options,
@@ -91,7 +91,7 @@ class FusedLayout:
         """What kernels know of the job when they are compiled."""
         dist, ppo, normalizer = self.job.distribution, self.job.config.ppo, self.job.obs_normalizer
         outputs = self.policy.actor_head.out_features
-        kind, parts = CHOICES, max(1, self.columns.actions)
+        kind, parts = CATEGORICAL, max(1, self.columns.actions)
         if isinstance(dist, Gaussian):
             kind = GAUSSIAN_BY_STATE if outputs == dist.head_size else GAUSSIAN
         activation = type(self.policy.actor[1]).__name__.lower()
@@ -127,7 +127,7 @@ class FusedLayout:
             for net, actor, critic in jobs
         ]
 
-    def hopper_plan(self) -> Plan:
+    def hopper_plan(self) -> UpdatePlan:
         """The update's kernel for Hopper."""
         choices = [] if isinstance(self.job.distribution, Gaussian) else self.choices()[0]
         outputs = self.policy.actor_head.out_features

@@ -25,7 +25,7 @@ from operant.ppo.engines.gpu_program import (
     step_results,
 )
 from operant.ppo.engines.side_streams import SideStreams
-from operant.ppo.kernels.hopper.update import HopperUpdate
+from operant.ppo.kernels.hopper.hopper_update import HopperUpdate
 from operant.ppo.kernels.triton.adam import State, adam_step, adding_programs
 from operant.ppo.kernels.triton.copies import Copies
 from operant.ppo.kernels.triton.episodes import last_episodes
@@ -33,7 +33,7 @@ from operant.ppo.kernels.triton.moments import SPLIT, advantage_moments
 from operant.ppo.kernels.triton.networks import addresses
 from operant.ppo.kernels.triton.rows import pack_rows
 from operant.ppo.kernels.triton.samples import pack_samples
-from operant.ppo.kernels.triton.update import SUMS, Arrays, train_tiles
+from operant.ppo.kernels.triton.update import SUMS, UpdateArrays, train_tiles
 from operant.ppo.kernels.triton.weights import pack_weights
 from operant.vector.gpu_env import Results
 
@@ -62,7 +62,7 @@ class FusedProgram:
             low = memory.zeros(nets.size, dtype=torch.bfloat16)
         self._step = self._new_step(full, low)
         part, first = layout.head_columns(nets.actor)
-        self.arrays = Arrays(
+        self.arrays = UpdateArrays(
             samples=self._new_samples(),
             low=low,
             full=full,

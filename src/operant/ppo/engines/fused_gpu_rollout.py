@@ -10,11 +10,11 @@ from operant.compiler.spec.rules import traced
 from operant.models.actor_critic import OneHot
 from operant.ppo.engines.fused_gpu_layout import FusedLayout
 from operant.ppo.engines.gpu_memory import GpuMemory
-from operant.ppo.kernels.hopper.rollout import HopperRollout
+from operant.ppo.kernels.hopper.hopper_rollout import HopperRollout
 from operant.ppo.kernels.hopper.rollout_source import launch_shape, rollout_source
-from operant.ppo.kernels.triton.rollout import rollout_kernel, rollout_options
+from operant.ppo.kernels.triton.rollout_launch import rollout_kernel, rollout_options
 from operant.ppo.kernels.triton.rollout_source import Acting
-from operant.ppo.kernels.triton.update import Arrays
+from operant.ppo.kernels.triton.update import UpdateArrays
 from operant.vector.gpu_numbers import TritonVecEnv
 from operant.version import __version__
 
@@ -26,7 +26,7 @@ class FusedRollout:
         arrays: where the kernels read weights, statistics and what the policy's outputs mean.
     """
 
-    def __init__(self, memory: GpuMemory, layout: FusedLayout, arrays: Arrays) -> None:
+    def __init__(self, memory: GpuMemory, layout: FusedLayout, arrays: UpdateArrays) -> None:
         assert isinstance(memory.env, TritonVecEnv)
         self._memory, self._layout, self._arrays = memory, layout, arrays
         self._env: TritonVecEnv = memory.env

@@ -53,11 +53,11 @@ def activation(number: int, z: Vector) -> Vector:
     return z * sigmoid(z)
 
 
-def slope(number: int, kept: Vector) -> Vector:
-    """The derivative, from what the forward pass kept: the activation, or for silu its argument."""
+def slope(number: int, saved: Vector) -> Vector:
+    """The derivative, from what `forward` saved: the activation, or for silu its argument."""
     if number == TANH:
-        return (-kept).times_plus(kept, 1.0)
+        return (-saved).times_plus(saved, 1.0)
     if number == RELU:
-        return kept.where(">", 0.0, 1.0, 0.0)
-    s = sigmoid(kept)
-    return s * (kept - kept * s + 1.0)
+        return saved.where(">", 0.0, 1.0, 0.0)
+    s = sigmoid(saved)
+    return s * (saved - saved * s + 1.0)

@@ -40,8 +40,8 @@ ROWS = 4
 VECTORS = 4 if REGISTERS == 32 else 2
 """Vectors of columns at most: 4 x 4 sums, 4 vectors of `b` and one of `a` fit into 32 registers."""
 PANEL = VECTORS * LANES
-"""Columns of that many vectors. Weights are kept panel by panel: one stays in the first-level cache
-while all samples of a tile pass."""
+"""Columns of that many vectors. Weights are stored panel by panel: one stays in the first-level
+cache while all samples of a tile pass."""
 
 _FLOATS = types.CPointer(types.float32)
 _INT = types.int64
@@ -91,17 +91,17 @@ class _Sums:
         """Write the block; rows are `row` numbers apart."""
         for r, vectors in enumerate(self.sums):
             for v, vector in enumerate(vectors):
-                store_vector(self.builder, vector, out, _place(self.builder, r, row, v))
+                store_vector(self.builder, vector, out, _offset(self.builder, r, row, v))
 
 
-def _place(builder: Any, r: int, row: Any, v: int) -> Any:
+def _offset(builder: Any, r: int, row: Any, v: int) -> Any:
     return builder.add(builder.mul(row, INT64(r)), INT64(v * LANES))
 
 
 def _loaded(builder: Any, vectors: int, source: Any, row: Any) -> list[list[Vector]]:
     """A block of memory; with `row` 0 all its rows are the same."""
     return [
-        [load_vector(builder, source, _place(builder, r, row, v)) for v in range(vectors)]
+        [load_vector(builder, source, _offset(builder, r, row, v)) for v in range(vectors)]
         for r in range(ROWS)
     ]
 
@@ -132,18 +132,18 @@ def _block(arguments: tuple[Any, ...], write: Callable[..., None]) -> Any:
 
 
 # Blocks are `ROWS` rows of some vectors. ``x_row`` is the distance of rows of `x`, and so on.
-# `number` is an activation's; `kept`, with rows like `out`, is what its slope is computed from.
+# `number` is an activation's; `saved`, with rows like `out`, is what its slope is computed from.
 
 
 @intrinsic
 def forward_block(
     typing_context: Any, x: Any, x_row: Any, count: Any, w: Any, w_row: Any, bias: Any, number: Any,
-    kept: Any, out: Any, out_row: Any, vectors: Any,
+    saved: Any, out: Any, out_row: Any, vectors: Any,
 ) -> Any:  # fmt: skip
     """``out = activation(x @ w + bias)``, for rows of `count` numbers."""
 
     def write(b: Any, v: int, x: Any, x_row: Any, count: Any, w: Any, w_row: Any, bias: Any,
-              number: Any, kept: Any, out: Any, out_row: Any) -> None:  # fmt: skip
+              number: Any, saved: Any, out: Any, out_row: Any) -> None:  # fmt: skip
         block = _Sums(b, _loaded(b, v, bias, INT64(0)))
         block.add_products(count, x, x_row, INT64(1), w, w_row)
         arguments = block.sums
@@ -151,7 +151,7 @@ def forward_block(
         def finish(known: int) -> None:
             if known == SILU:
                 block.sums = arguments
-                block.store(kept, out_row)
+                block.store(saved, out_row)
             block.sums = [[activation(known, z) for z in row] for row in arguments]
             block.store(out, out_row)
 
@@ -164,19 +164,19 @@ def forward_block(
 @intrinsic
 def backward_block(
     typing_context: Any, d: Any, d_row: Any, d_step: Any, count: Any, w: Any, w_row: Any,
-    number: Any, kept: Any, out: Any, out_row: Any, vectors: Any,
+    number: Any, saved: Any, out: Any, out_row: Any, vectors: Any,
 ) -> Any:  # fmt: skip
-    """``out = (d @ w) * slope(kept)``; ``d[i * d_row + j * d_step]`` is number j of d's row i."""
+    """``out = (d @ w) * slope(saved)``; ``d[i * d_row + j * d_step]`` is number j of d's row i."""
 
     def write(b: Any, v: int, d: Any, d_row: Any, d_step: Any, count: Any, w: Any, w_row: Any,
-              number: Any, kept: Any, out: Any, out_row: Any) -> None:  # fmt: skip
+              number: Any, saved: Any, out: Any, out_row: Any) -> None:  # fmt: skip
         zero = Vector(b, ir.Constant(VECTOR, None))
         block = _Sums(b, [[zero] * v for _ in range(ROWS)])
         block.add_products(count, d, d_row, d_step, w, w_row)
         behind = block.sums
 
         def finish(known: int) -> None:
-            before = _loaded(b, v, kept, out_row)
+            before = _loaded(b, v, saved, out_row)
             block.sums = [
                 [d * slope(known, z) for d, z in zip(ds, zs, strict=True)]
                 for ds, zs in zip(behind, before, strict=True)
@@ -252,9 +252,9 @@ def column_block(
         row = b.phi(INT64)
         row.add_incoming(INT64(0), before)
         phis = [b.phi(VECTOR) for _ in range(v)]
-        place = b.mul(row, a_row)
+        offset = b.mul(row, a_row)
         sums = [
-            Vector(b, phi) + load_vector(b, a, b.add(place, INT64(k * LANES)))
+            Vector(b, phi) + load_vector(b, a, b.add(offset, INT64(k * LANES)))
             for k, phi in enumerate(phis)
         ]
         following = b.add(row, INT64(1))

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from numba import njit
 
-from operant.ppo.kernels.cpu import table as t
-
 
 @njit(nogil=True, error_model="numpy")
-def chunk_bounds(table, minibatch, chunk):
+def chunk_bounds(args, minibatch, chunk):
     """First sample of the minibatch, its size, and the part of it that belongs to a chunk."""
-    samples, parts = table[t.STEPS] * table[t.ENVS], table[t.MINIBATCHES]
+    samples, parts = args.steps * args.envs, args.minibatches
     size, rest = samples // parts, samples % parts
     start = minibatch * size + min(minibatch, rest)
     if minibatch < rest:
         size += 1
-    tile, chunks = table[t.TILE], table[t.CHUNKS]
+    tile, chunks = args.tile, args.chunks
     tiles = (size + tile - 1) // tile
     lo = min(chunk * tiles // chunks * tile, size)
     return start, size, lo, min((chunk + 1) * tiles // chunks * tile, size)

@@ -8,34 +8,35 @@ from numba import uint64 as u64
 
 from operant.compiler.runtime.intrinsics import at, prefer_wide_vectors, select, shifted
 from operant.ppo.kernels.cpu import layout as n
-from operant.ppo.kernels.cpu import table as t
-from operant.ppo.kernels.cpu.unit import Unit
+from operant.ppo.kernels.cpu.compiled_function import compiled
+from operant.ppo.kernels.cpu.kernel_arguments import ARGUMENTS
+from operant.ppo.kernels.cpu.record import record_at
 
 
-@Unit
-def encode(obs, first, count, x_address, x_row, table_address):
+@compiled
+def encode(obs, first, count, x_address, x_row, args_address):
     """Numbers of the observations `first` and on at address `obs`, as rows of `x`.
 
-    Floats are normalised if asked; for one-hot vectors these are the places of the ones, which
-    `spread` makes vectors of.
+    Floats are normalised if asked; for one-hot vectors these are the indices of the ones, which
+    `expand_one_hot` makes vectors of.
     """
     prefer_wide_vectors()
-    table, x = at(u64(table_address), i64), at(u64(x_address), f32)
-    size, kind = table[t.INPUT_SIZE], table[t.ENCODING]
+    args, x = record_at(ARGUMENTS, args_address), at(u64(x_address), f32)
+    size, kind = args.input_size, args.encoding
     floats, whole = at(u64(obs), f32), at(u64(obs), i64)
-    starts = at(u64(table[t.ONE_HOT_STARTS]), i64)
+    starts = args.one_hot_starts
     for i in range(count):
-        place = (first + i) * size
+        offset = (first + i) * size
         if kind == n.PLAIN:
             for k in range(size):
-                x[i * x_row + k] = floats[place + k]
+                x[i * x_row + k] = floats[offset + k]
         else:
             for k in range(size):
                 start = starts[k] if kind == n.ONE_HOT else 0
-                x[i * x_row + k] = f32(whole[place + k] - start)
-    if table[t.NORMALIZE] != 0:
-        mean, scale = at(u64(table[t.OBS_MEAN]), f32), at(u64(table[t.OBS_SCALE]), f32)
-        limit = at(u64(table[t.OBS_LIMIT]), f32)[0]
+                x[i * x_row + k] = f32(whole[offset + k] - start)
+    if args.normalize != 0:
+        mean, scale = args.obs_mean, args.obs_scale
+        limit = args.obs_limit[0]
         for i in range(count):
             for k in range(size):
                 value = (x[i * x_row + k] - mean[k]) * scale[k]
@@ -44,12 +45,12 @@ def encode(obs, first, count, x_address, x_row, table_address):
     return 0
 
 
-@Unit
-def spread(x_address, count, table_address):
-    """Turn places of ones, at the start of the rows of `x`, into the vectors themselves."""
-    table, x = at(u64(table_address), i64), at(u64(x_address), f32)
-    parts, x_row = table[t.ONE_HOT_PARTS], table[t.X_ROW]
-    sizes = at(u64(table[t.ONE_HOT_SIZES]), i64)
+@compiled
+def expand_one_hot(x_address, count, args_address):
+    """Turn indices of ones, at the start of the rows of `x`, into the vectors themselves."""
+    args, x = record_at(ARGUMENTS, args_address), at(u64(x_address), f32)
+    parts, x_row = args.one_hot_parts, args.x_row
+    sizes = args.one_hot_sizes
     for i in range(count):
         row = shifted(x, i * x_row)
         first = 0

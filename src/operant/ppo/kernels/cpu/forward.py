@@ -3,48 +3,48 @@
 from __future__ import annotations
 
 from numba import float32 as f32
-from numba import int64 as i64
 from numba import uint64 as u64
 
 from operant.compiler.runtime.intrinsics import at, prefer_wide_vectors, shifted
-from operant.ppo.kernels.cpu import layout as n
-from operant.ppo.kernels.cpu import table as t
 from operant.ppo.kernels.cpu.blocks import PANEL, ROWS, dot_block, forward_block
+from operant.ppo.kernels.cpu.compiled_function import compiled
+from operant.ppo.kernels.cpu.kernel_arguments import ARGUMENTS
+from operant.ppo.kernels.cpu.network_layout import NETWORK, layer_at
+from operant.ppo.kernels.cpu.record import record_at
 from operant.ppo.kernels.cpu.simd import LANES
-from operant.ppo.kernels.cpu.unit import Unit
 
 
-@Unit
-def forward(net_address, x_address, x_row, rows, scratch_address, table_address):
+@compiled
+def forward(net_address, x_address, x_row, rows, scratch_address, args_address):
     """Fill the network's ``OUT``, ``[outputs, TILE]``, in a thread's scratch memory.
 
     Inputs are the rows of `x`, `x_row` apart, a multiple of LANES of them. The activations of all
     layers stay in the scratch memory.
     """
     prefer_wide_vectors()
-    table, net = at(u64(table_address), i64), at(u64(net_address), i64)
-    scratch, weights = at(u64(scratch_address), f32), at(u64(table[t.WEIGHTS]), f32)
+    args, net = record_at(ARGUMENTS, args_address), record_at(NETWORK, net_address)
+    scratch, weights = at(u64(scratch_address), f32), args.weights
     h, h_row = at(u64(x_address), f32), x_row
-    for k in range(net[n.DEPTH]):
-        layer = shifted(net, n.HEADER + n.LAYER * k)
-        inputs, width, row = layer[n.INPUTS], layer[n.WIDTH], layer[n.ROW]
+    for k in range(net.depth):
+        layer = layer_at(net_address, k)
+        inputs, width, row = layer.inputs, layer.width, layer.row
         for column in range(0, width, PANEL):
             columns = min(PANEL, width - column)
-            w = shifted(weights, layer[n.W_FORWARD] + column * inputs)
-            bias = shifted(weights, layer[n.BIAS] + column)
+            w = shifted(weights, layer.w_forward + column * inputs)
+            bias = shifted(weights, layer.bias + column)
             for i in range(0, rows, ROWS):
-                place = i * row + column
-                kept = shifted(scratch, layer[n.KEPT] + place)
-                out = shifted(scratch, layer[n.ACTIVE] + place)
+                offset = i * row + column
+                saved = shifted(scratch, layer.saved + offset)
+                out = shifted(scratch, layer.active + offset)
                 forward_block(
-                    shifted(h, i * h_row), h_row, inputs, w, columns, bias, table[t.ACTIVATION],
-                    kept, out, row, columns // LANES,
+                    shifted(h, i * h_row), h_row, inputs, w, columns, bias, args.activation,
+                    saved, out, row, columns // LANES,
                 )  # fmt: skip
-        h, h_row = shifted(scratch, layer[n.ACTIVE]), row
-    width = shifted(net, n.HEADER + n.LAYER * (net[n.DEPTH] - 1))[n.WIDTH]
-    for o in range(net[n.OUTPUTS]):
-        w, bias = shifted(weights, net[n.HEAD_W] + o * width), weights[net[n.HEAD_BIAS] + o]
-        out = shifted(scratch, net[n.OUT] + o * table[t.TILE])
+        h, h_row = shifted(scratch, layer.active), row
+    width = layer_at(net_address, net.depth - 1).width
+    for o in range(net.outputs):
+        w, bias = shifted(weights, net.head_w + o * width), weights[net.head_bias + o]
+        out = shifted(scratch, net.out + o * args.tile)
         for i in range(0, rows, LANES):
             dot_block(shifted(h, i * h_row), h_row, width, w, bias, shifted(out, i))
     return 0

@@ -7,17 +7,19 @@ from numba import float64 as f64
 from numba import njit
 from numba import uint64 as u64
 
-from operant.compiler.runtime.intrinsics import at, load, prefer_wide_vectors, shifted, store
+from operant.compiler.runtime.alias_scopes import load, store
+from operant.compiler.runtime.intrinsics import at, prefer_wide_vectors, shifted
 from operant.ppo.kernels.cpu import layout as n
+from operant.ppo.kernels.cpu.alias_scopes import HEADS
 from operant.ppo.kernels.cpu.blocks import total
-from operant.ppo.kernels.cpu.words import surrogate, value_error
+from operant.ppo.kernels.cpu.closed_forms import surrogate, value_error
 
 
 @njit(nogil=True, error_model="numpy")
-def loss_terms(data, values, d_values, work, tile, count, rows, options, figures_address):
+def loss_terms(data, values, d_values, work, tile, count, rows, options, metrics_address):
     """Losses of the samples, and their derivatives by log-probability and value.
 
-    Of `rows` samples, a multiple of LANES, the first `count` are real. Sums of their figures are
+    Of `rows` samples, a multiple of LANES, the first `count` are real. Sums of their metrics are
     added to those at an address, float64 ``[5]``.
     """
     prefer_wide_vectors()
@@ -33,22 +35,27 @@ def loss_terms(data, values, d_values, work, tile, count, rows, options, figures
     old_log_prob, advantages = data, shifted(data, n.ADVANTAGE * tile)
     targets, old_values = shifted(data, n.TARGET * tile), shifted(data, n.OLD_VALUE * tile)
     for i in range(count):
-        advantage = (load(144, advantages, i) - mean) * inverse
-        found = surrogate(load(133, log_prob, i), load(145, old_log_prob, i), advantage, clip)
-        store(146, policy_loss, i, found[0])
-        store(142, by_log_prob, i, found[1] * share)
-        store(147, kl, i, found[2])
-        store(148, clipped, i, found[3])
+        advantage = (load(HEADS.advantage, advantages, i) - mean) * inverse
+        found = surrogate(
+            load(HEADS.log_prob, log_prob, i),
+            load(HEADS.old_log_prob, old_log_prob, i),
+            advantage,
+            clip,
+        )
+        store(HEADS.policy_loss, policy_loss, i, found[0])
+        store(HEADS.by_log_prob, by_log_prob, i, found[1] * share)
+        store(HEADS.kl, kl, i, found[2])
+        store(HEADS.clipped, clipped, i, found[3])
     for i in range(count):
-        value, target = load(149, values, i), load(150, targets, i)
-        error, slope = value_error(value, target, load(151, old_values, i), value_clip)
-        store(152, value_loss, i, error)
-        store(153, d_values, i, slope * by_value)
+        value, target = load(HEADS.value, values, i), load(HEADS.target, targets, i)
+        error, slope = value_error(value, target, load(HEADS.old_value, old_values, i), value_clip)
+        store(HEADS.value_loss, value_loss, i, error)
+        store(HEADS.d_value, d_values, i, slope * by_value)
     for i in range(count, rows):
         d_values[i] = f32(0)
-    figures = at(u64(figures_address), f64)
-    for k in range(n.NUMBERS):
-        row = shifted(work, n.FIGURES[k] * tile)
+    metrics = at(u64(metrics_address), f64)
+    for k in range(n.METRIC_COUNT):
+        row = shifted(work, n.METRICS[k] * tile)
         for i in range(count, rows):
             row[i] = f32(0)
-        figures[k] += total(row, rows)
+        metrics[k] += total(row, rows)

@@ -55,11 +55,11 @@ def bits_for(count):
 
 
 @njit(nogil=True, error_model="numpy")
-def shuffled_place(place, count, bits, keys):
-    """Where `place` comes to in a permutation of ``0 .. count - 1``."""
+def shuffled_index(index, count, bits, keys):
+    """Where `index` comes to in a permutation of ``0 .. count - 1``."""
     mask = (u64(1) << u64(bits)) - u64(1)
     fold = u64((bits + 1) // 2)
-    x = u64(place)
+    x = u64(index)
     while True:
         for k in range(ROUNDS):
             x = (x * keys[2 * k] + keys[2 * k + 1]) & mask

@@ -1,7 +1,7 @@
 """Vectors as wide as the machine's, for code that writes LLVM instructions.
 
 Numba has no vector type, and LLVM's own vectoriser neither keeps a block of a matrix product in
-registers nor uses the machine's approximate reciprocal. So a few hot pieces are written in terms of
+registers nor uses the machine's approximate reciprocal. So the hottest code is written in terms of
 `Vector`, which turns Python operators into instructions.
 """
 

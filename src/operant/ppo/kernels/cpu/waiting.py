@@ -30,10 +30,10 @@ def _let_others_run(typing_context: Any) -> Any:
 
 
 @njit(nogil=True, error_model="numpy")
-def wait_for(control, place, least):
-    """Return when ``control[place]``, int64, has reached `least`."""
+def wait_for(control, index, least):
+    """Return when ``control[index]``, int64, has reached `least`."""
     spins = 0
-    while atomic_load(control, place) < least:
+    while atomic_load(control, index) < least:
         spins += 1
         if spins > SPINS:
             _let_others_run()

@@ -10,7 +10,7 @@
 // the ring too. Actor and critic in one network need no second warp.
 //
 // Before this text stand: `warps.cu`, the words of `operant.compiler.runtime.cuda_words`, the constants of the
-// job with the places in shared memory, a struct of constants for each network, and the rules of
+// job with the offsets in shared memory, a struct of constants for each network, and the rules of
 // the environment as functions of one environment.
 
 struct Rollout {
@@ -38,8 +38,8 @@ struct Rollout {
 
 constexpr int ROWS = 16 * TILES;               // environments of a warp
 constexpr int ROW_WORDS = INPUTS / 2 + 4;      // so that rows begin in different banks
-constexpr int PIECES = (ONES + 8) / 8;         // 16-byte pieces of a row that are ever written
-constexpr bool FEW = PIECES == 1;              // inputs: half a product is enough for them
+constexpr int VECTORS = (ONES + 8) / 8;         // 16-byte vectors of a row that are ever written
+constexpr bool FEW = VECTORS == 1;              // inputs: half a product is enough for them
 constexpr int HEAD_WORDS = Actor::OUTPUTS | 1; // the same
 constexpr int THREADS = 32 * PAIRS * (SHARED ? 1 : 2);
 
@@ -210,11 +210,11 @@ DEVICE void layers(const Weights<N, HELD>& net, const u32 (&x)[TILES][N::size(L)
 // Inputs ------------------------------------------------------------------------------------------
 // What the networks see of an observation: a row of inputs in bfloat16.
 DEVICE void write_row(u32* row, const float* statistics, const Number (&o)[OBS_SIZE]) {
-  uint4* pieces = (uint4*)row;
+  uint4* vectors = (uint4*)row;
   if constexpr (ONE_HOT) {
     constexpr int sizes[] = {SEEN_SIZES}, starts[] = {SEEN_STARTS};
 #pragma unroll
-    for (int k = 0; k < PIECES; ++k) pieces[k] = make_uint4(0, 0, 0, 0);
+    for (int k = 0; k < VECTORS; ++k) vectors[k] = make_uint4(0, 0, 0, 0);
     u16* columns = (u16*)row;
     columns[ONES] = 0x3F80;
     int at = 0;
@@ -225,9 +225,9 @@ DEVICE void write_row(u32* row, const float* statistics, const Number (&o)[OBS_S
       at += sizes[k];
     }
   } else {
-    float x[8 * PIECES];
+    float x[8 * VECTORS];
 #pragma unroll
-    for (int k = 0; k < 8 * PIECES; ++k) x[k] = k == ONES ? 1.0f : 0.0f;
+    for (int k = 0; k < 8 * VECTORS; ++k) x[k] = k == ONES ? 1.0f : 0.0f;
 #pragma unroll
     for (int k = 0; k < OBS_SIZE; ++k) {
       x[k] = (float)o[k];
@@ -235,8 +235,8 @@ DEVICE void write_row(u32* row, const float* statistics, const Number (&o)[OBS_S
         x[k] = fminf(fmaxf((x[k] - statistics[k]) * statistics[OBS_SIZE + k], -LIMIT), LIMIT);
     }
 #pragma unroll
-    for (int k = 0; k < PIECES; ++k)
-      pieces[k] = make_uint4(packed(x[8 * k], x[8 * k + 1]), packed(x[8 * k + 2], x[8 * k + 3]),
+    for (int k = 0; k < VECTORS; ++k)
+      vectors[k] = make_uint4(packed(x[8 * k], x[8 * k + 1]), packed(x[8 * k + 2], x[8 * k + 3]),
                              packed(x[8 * k + 4], x[8 * k + 5]), packed(x[8 * k + 6], x[8 * k + 7]));
   }
 }
@@ -311,7 +311,7 @@ DEVICE float act(const Rollout& r, const float* constants, const float (&head)[A
       told[k] = action < low ? low : action > high ? high : action;
     }
   } else {
-    constexpr int sizes[] = {CHOICES}, starts[] = {STARTS};
+    constexpr int sizes[] = {CATEGORIES}, starts[] = {STARTS};
     int first = 0;
 #pragma unroll
     for (int part = 0; part < ACTIONS; ++part) {

@@ -16,7 +16,7 @@ from operant.compiler.recording.trace import INT, Program
 from operant.compiler.runtime.cuda_words import WORDS
 from operant.compiler.spec.rules import TracedRules
 from operant.models.names import LOG_STD_RANGE
-from operant.ppo.kernels.hopper.update import SHARED
+from operant.ppo.kernels.hopper.hopper_update import SHARED
 from operant.ppo.kernels.triton.layers import NUMBERS as ACTIVATIONS
 from operant.ppo.kernels.triton.networks import Network
 from operant.ppo.kernels.triton.rollout_source import Acting
@@ -45,7 +45,7 @@ class Shape(NamedTuple):
         return 16 * self.tiles * self.pairs
 
 
-class Plan(NamedTuple):
+class RolloutPlan(NamedTuple):
     """A kernel and what a launch of it needs."""
 
     source: str
@@ -79,7 +79,7 @@ def rollout_source(
     num_envs: int,
     shape: Shape,
     version: str,
-) -> Plan:
+) -> RolloutPlan:
     """The kernel ``rollout``, and what a launch of it needs; equal arguments give equal text.
 
     Args:
@@ -94,11 +94,11 @@ def rollout_source(
     nets = acting.networks
     blocks = -(-num_envs // shape.rows)
     threads = 32 * shape.pairs * (1 if nets.shared else 2)
-    places = _Places()
-    actor = _network("Actor", nets.actor, acting.outputs + nets.shared, places)
-    critic = "using Critic = Actor;" if nets.shared else _network("Critic", nets.critic, 1, places)
+    shared = _SharedMemory()
+    actor = _network("Actor", nets.actor, acting.outputs + nets.shared, shared)
+    critic = "using Critic = Actor;" if nets.shared else _network("Critic", nets.critic, 1, shared)
     numbers = _constants(rules, acting, constants, shape)
-    numbers |= _shared_memory(rules, acting, shape, places)
+    numbers |= _shared_memory(rules, acting, shape, shared)
     programs = [rules.reset, rules.step, rules.observe, *([rules.mask] if rules.mask else [])]
     integers = rules.observation.dtype == INT
     text = [
@@ -110,7 +110,7 @@ def rollout_source(
         f"using Seen = {'long long' if integers else 'float'};",
         f"using Action = {'float' if acting.numbers else 'long long'};",
         f"using Told = {'float' if acting.numbers else 'int'};",
-        f"#define CHOICES {_listed(acting.sizes)}",
+        f"#define CATEGORIES {_listed(acting.sizes)}",
         f"#define STARTS {_listed(acting.starts)}",
         f"#define SEEN_SIZES {_listed([size for size, _ in encoded])}",
         f"#define SEEN_STARTS {_listed([start for _, start in encoded])}",
@@ -122,7 +122,7 @@ def rollout_source(
         *_rules(rules),
         _read("rollout.cu"),
     ]
-    return Plan("\n".join(text), places.size, threads, blocks, blocks * shape.pairs)
+    return RolloutPlan("\n".join(text), shared.size, threads, blocks, blocks * shape.pairs)
 
 
 def _read(name: str) -> str:
@@ -134,16 +134,16 @@ def _listed(values: Any) -> str:
 
 
 # Constants ----------------------------------------------------------------------------------------
-class _Places:
+class _SharedMemory:
     """Hands out shared memory."""
 
     def __init__(self) -> None:
         self.size = 0
 
     def take(self, size: int) -> int:
-        place = self.size
+        offset = self.size
         self.size += -(-size // 16) * 16
-        return place
+        return offset
 
 
 def _constants(
@@ -198,26 +198,26 @@ def _reals(constants: dict[str, Any]) -> dict[str, float]:
 
 
 def _shared_memory(
-    rules: TracedRules, acting: Acting, shape: Shape, places: _Places
+    rules: TracedRules, acting: Acting, shape: Shape, shared: _SharedMemory
 ) -> dict[str, int]:
-    """Places of what is not weights; those of a pair of warps after its own beginning."""
+    """Offsets of what is not weights; those of a pair of warps after its own beginning."""
     found = {
-        "AT_STATISTICS": places.take(8 * rules.observation.size),
-        "AT_CONSTANTS": places.take(12 * acting.numbers),
+        "AT_STATISTICS": shared.take(8 * rules.observation.size),
+        "AT_CONSTANTS": shared.take(12 * acting.numbers),
     }
-    most = (SHARED // shape.blocks - 1024 - places.size) // shape.pairs
+    most = (SHARED // shape.blocks - 1024 - shared.size) // shape.pairs
     for ring in (1,) if acting.networks.shared else RINGS:
         own, size = _pair_memory(rules, acting, shape, ring)
         if size <= most:
             break
-    return found | own | {"PAIR_BYTES": size, "AT_PAIRS": places.take(shape.pairs * size)}
+    return found | own | {"PAIR_BYTES": size, "AT_PAIRS": shared.take(shape.pairs * size)}
 
 
 def _pair_memory(
     rules: TracedRules, acting: Acting, shape: Shape, ring: int
 ) -> tuple[dict[str, int], int]:
-    """Places in the memory of a pair of warps, and its size."""
-    own, count = _Places(), 16 * shape.tiles
+    """Offsets in the memory of a pair of warps, and its size."""
+    own, count = _SharedMemory(), 16 * shape.tiles
     outputs = acting.outputs + acting.networks.shared
     return {
         "RING": ring,
@@ -229,7 +229,7 @@ def _pair_memory(
     }, own.size
 
 
-def _network(name: str, net: Network, outputs: int, places: _Places) -> str:
+def _network(name: str, net: Network, outputs: int, shared: _SharedMemory) -> str:
     """Constants of a network. Layer l makes size(l + 1) numbers, in tiles of 8, of size(l)."""
     depth, tiles = len(net.widths), -(-outputs // 8)
     sizes = [net.inputs, *net.widths]
@@ -240,8 +240,8 @@ def _network(name: str, net: Network, outputs: int, places: _Places) -> str:
         "columns": [*net.widths, net.head],
         "matrix": [net.base + at for at in net.matrices],
         "bias": [net.base + at for at in net.biases],
-        "weights": [places.take(16 * size * n) for size, n in zip(sizes, wide, strict=True)],
-        "biases": [places.take(32 * n) for n in wide],
+        "weights": [shared.take(16 * size * n) for size, n in zip(sizes, wide, strict=True)],
+        "biases": [shared.take(32 * n) for n in wide],
     }
     lines = [
         f"  static constexpr int DEPTH = {depth}, OUTPUTS = {outputs};",
@@ -258,7 +258,7 @@ def _network(name: str, net: Network, outputs: int, places: _Places) -> str:
 def _rules(rules: TracedRules) -> list[str]:
     """The rules, as functions of one environment; its parameters are constants."""
     fields = list(rules.fields)
-    places = {
+    cells = {
         name.removeprefix("state_"): (kind, k)
         for kind, names in rows(rules).items()
         for k, name in enumerate(names)
@@ -266,10 +266,10 @@ def _rules(rules: TracedRules) -> list[str]:
     members = [f"{TYPES[dtype]} f{k};" for k, dtype in enumerate(rules.fields.values())]
     loads, stores = [], []
     for k, name in enumerate(fields):
-        kind, row = places[name]
-        place = f"r.{kind}[{row} * r.stride + i]"
-        loads.append(f"s.f{k} = {place};" if kind != "flags" else f"s.f{k} = {place} != 0;")
-        stores.append(f"{place} = s.f{k};")
+        kind, row = cells[name]
+        cell = f"r.{kind}[{row} * r.stride + i]"
+        loads.append(f"s.f{k} = {cell};" if kind != "flags" else f"s.f{k} = {cell} != 0;")
+        stores.append(f"{cell} = s.f{k};")
     step = _program(rules, rules.step, "s")
     results = [f"n.f{k}" for k in range(len(fields))]
     text = [

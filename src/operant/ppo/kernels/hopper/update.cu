@@ -15,7 +15,7 @@ constexpr int THREADS = 2 * WIDTH;
 constexpr u32 SHARED_BEGIN = 1024;  // what is before is the system's; known, descriptors are too
 
 struct Update {
-  const uint4* rows;         // [count][ROW_PIECES]: inputs in bfloat16, then float32 numbers
+  const uint4* rows;         // [count][ROW_VECTORS]: inputs in bfloat16, then float32 numbers
   const u16* low;            // weights in bfloat16
   const float* full;         // and in float32
   const float* moments;      // [jobs][2]: of the advantages
@@ -27,8 +27,8 @@ struct Update {
 };
 
 // Shared memory -----------------------------------------------------------------------------------
-// A tile of ROWS rows of bfloat16, in pieces of 16 bytes. Rows of 32, 64 or 128 bytes lie one after
-// the other, their pieces swizzled; of longer ones first all rows' first 128 bytes. Rows of one piece
+// A tile of ROWS rows of bfloat16, in vectors of 16 bytes. Rows of 32, 64 or 128 bytes lie one after
+// the other, their vectors swizzled; of longer ones first all rows' first 128 bytes. Rows of one vector
 // lie one after the other too, and after them as many that are 0, because products sum over 16
 // columns.
 template <int COLUMNS, int ROWS>
@@ -36,15 +36,15 @@ struct Tile {
   static constexpr int bytes = COLUMNS > 64 ? 128 : 2 * COLUMNS;
   static constexpr bool narrow = bytes == 16;
   static_assert(narrow || bytes == 32 || bytes == 64 || bytes == 128, "what products can read");
-  static constexpr int pieces = COLUMNS / 8;
+  static constexpr int vectors = COLUMNS / 8;
   static constexpr u32 panel = ROWS * bytes;
   static constexpr u32 size = 2 * ROWS * (narrow ? 16 : COLUMNS);
 
-  static __device__ __forceinline__ u32 at(u32 row, u32 piece) {
+  static __device__ __forceinline__ u32 at(u32 row, u32 vector) {
     if (narrow) return row * 16;
     constexpr u32 most = bytes / 16;
-    const u32 swizzled = (piece % most) ^ ((row * bytes >> 7) & (most - 1));
-    return piece / most * panel + row * bytes + (swizzled << 4);
+    const u32 swizzled = (vector % most) ^ ((row * bytes >> 7) & (most - 1));
+    return vector / most * panel + row * bytes + (swizzled << 4);
   }
 
   // Descriptors for products that sum over columns, or over rows: over 16 of them from 16 * step on.
@@ -69,7 +69,7 @@ constexpr bool HELD = BLOCKS_A_PROCESSOR < 4;  // weights that are first operand
 constexpr bool KEPT = ACTIVATION == SILU;  // its slope is found from what was activated
 
 template <class N>
-struct Places {
+struct Offsets {
   using Head = Tile<N::HEAD, WIDTH>;  // there are as many samples as neurons
   static constexpr u32 hidden = 0;                                        // results of each layer
   static constexpr u32 kept = hidden + N::DEPTH * Wide::size;             // what they came from
@@ -80,36 +80,36 @@ struct Places {
   static constexpr u32 head = inputs + 3 * Inputs::size;                  // the head's weights
   static constexpr u32 slopes = head + Head::size;                        // gradients by its outputs
   static constexpr u32 numbers = slopes + Head::size;                     // three stages
-  static constexpr u32 keys = numbers + 3 * SAMPLES * 16 * NUMBER_PIECES;
+  static constexpr u32 keys = numbers + 3 * SAMPLES * 16 * NUMBER_VECTORS;
   static constexpr u32 scalars = keys + 32;                               // clip; of advantages
   static constexpr u32 biases = scalars + 16;
   static constexpr u32 outputs = biases + 4 * (WIDTH * (N::DEPTH - 1) + 2 * N::HEAD);
   static constexpr u32 output_row = N::OUTPUTS | 1;                       // odd: no bank conflicts
   static constexpr int gathers = N::OUTPUTS + (N::ACTOR && DISTRIBUTION == GAUSSIAN ? ACTIONS : 0) + 5;
-  static constexpr int gather_pieces = (gathers + 3) / 4 | 1;             // odd as well
+  static constexpr int gather_vectors = (gathers + 3) / 4 | 1;             // odd as well
   static constexpr u32 gathered = outputs + 4 * SAMPLES * output_row;     // sums of each row's own
-  static constexpr u32 size = gathered + 16 * gather_pieces * SAMPLES;
+  static constexpr u32 size = gathered + 16 * gather_vectors * SAMPLES;
 };
 
-__device__ __forceinline__ void store_pieces(u32 address, u32 a, u32 b, u32 c, u32 d) {
+__device__ __forceinline__ void store_vectors(u32 address, u32 a, u32 b, u32 c, u32 d) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
                :: "r"(address), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
 
-__device__ __forceinline__ void load_turned(u32 address, u32& a, u32& b, u32& c, u32& d) {
+__device__ __forceinline__ void load_transposed(u32 address, u32& a, u32& b, u32& c, u32& d) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(address) : "memory");
 }
 
-__device__ __forceinline__ void fetch_piece(u32 address, const void* from) {
+__device__ __forceinline__ void fetch_vector(u32 address, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(address), "l"(from) : "memory");
 }
 
 template <class T>
 __device__ __forceinline__ void fetch_matrix(u32 tile, const u16* from, int rows, int columns) {
-  for (int k = threadIdx.x; k < rows * T::pieces; k += THREADS) {
-    const int row = k / T::pieces, piece = k % T::pieces;
-    fetch_piece(tile + T::at(row, piece), from + row * columns + 8 * piece);
+  for (int k = threadIdx.x; k < rows * T::vectors; k += THREADS) {
+    const int row = k / T::vectors, vector = k % T::vectors;
+    fetch_vector(tile + T::at(row, vector), from + row * columns + 8 * vector);
   }
 }
 
@@ -162,10 +162,10 @@ __device__ __forceinline__ u32 through(float low, float high, u32 kept) {
   return both & positive;
 }
 
-// Which sample comes at a place: see operant/ppo/kernels/numba/shuffle.py.
-__device__ __forceinline__ u32 shuffled(u32 place, const u32* keys, u32 count) {
+// Which sample comes at a position: see operant/ppo/kernels/cpu/shuffle.py.
+__device__ __forceinline__ u32 shuffled(u32 position, const u32* keys, u32 count) {
   constexpr u32 mask = (u32)((1ull << BITS) - 1), fold = (BITS + 1) / 2;
-  u32 x = place;
+  u32 x = position;
   do {
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
@@ -183,20 +183,20 @@ constexpr int PAIRS = WIDTH / 4;
 
 __device__ __forceinline__ void store_tile(u32 tile, const u32 (&h)[PAIRS]) {
   const u32 lane = threadIdx.x % 32, matrix = lane / 8;
-  const u32 place = Wide::at(threadIdx.x / 32 * 16 + matrix % 2 * 8 + lane % 8, matrix / 2);
+  const u32 offset = Wide::at(threadIdx.x / 32 * 16 + matrix % 2 * 8 + lane % 8, matrix / 2);
 #pragma unroll
-  for (int k = 0; k < PAIRS / 4; ++k)  // two pieces further: the bits that swizzling changes
-    store_pieces(tile + k / 4 * Wide::panel + (place ^ k % 4 * 32), h[4 * k], h[4 * k + 1],
+  for (int k = 0; k < PAIRS / 4; ++k)  // two vectors further: the bits that swizzling changes
+    store_vectors(tile + k / 4 * Wide::panel + (offset ^ k % 4 * 32), h[4 * k], h[4 * k + 1],
                  h[4 * k + 2], h[4 * k + 3]);
 }
 
 // A tile's columns as rows.
 __device__ __forceinline__ void load_tile(u32 tile, u32 (&h)[PAIRS]) {
   const u32 lane = threadIdx.x % 32, matrix = lane / 8;
-  const u32 place = Wide::at(matrix / 2 * 8 + lane % 8, threadIdx.x / 32 * 2 + matrix % 2);
+  const u32 offset = Wide::at(matrix / 2 * 8 + lane % 8, threadIdx.x / 32 * 2 + matrix % 2);
 #pragma unroll
   for (int k = 0; k < PAIRS / 4; ++k)
-    load_turned(tile + place + 16 * k * Wide::bytes, h[4 * k], h[4 * k + 1], h[4 * k + 2],
+    load_transposed(tile + offset + 16 * k * Wide::bytes, h[4 * k], h[4 * k + 1], h[4 * k + 2],
                 h[4 * k + 3]);
 }
 
@@ -248,10 +248,10 @@ __device__ __forceinline__ float objective(float log_prob, float old, float adva
 
 // Gradients by the outputs of one sample's categorical distributions.
 template <class N>
-__device__ __forceinline__ void choices(const float* out, const float* row, float advantage,
+__device__ __forceinline__ void categorical(const float* out, const float* row, float advantage,
                                         float clip, float share, bool here, float (&g)[N::OUTPUTS],
                                         Figures& sum) {
-  constexpr int sizes[] = {CHOICES};
+  constexpr int sizes[] = {CATEGORIES};
   u32 allowed = 0xFFFFFFFFu;
   if (MASK >= 0) allowed = __float_as_uint(row[MASK < 0 ? 0 : MASK]);
   float log_total[PARTS], surprise[PARTS], log_prob = 0.0f, entropy = 0.0f;
@@ -272,7 +272,7 @@ __device__ __forceinline__ void choices(const float* out, const float* row, floa
       }
     const float log_sum = __logf(total);
     log_total[part] = largest + log_sum;
-    surprise[part] = log_sum - weighted / total;  // the entropy of this choice
+    surprise[part] = log_sum - weighted / total;  // the entropy of this part
     log_prob += chosen - log_total[part];
     entropy += surprise[part];
   }
@@ -327,7 +327,7 @@ __device__ __forceinline__ void actor_slopes(const float* out, const float* row,
                                              float share, bool here, float (&g)[N::OUTPUTS],
                                              float (&by_log_std)[ACTIONS], Figures& sum) {
   if constexpr (DISTRIBUTION == CATEGORICAL)
-    choices<N>(out, row, advantage, clip, share, here, g, sum);
+    categorical<N>(out, row, advantage, clip, share, here, g, sum);
   else
     numbers<N>(out, row, log_stds, advantage, clip, share, here, g, by_log_std, sum);
 }
@@ -349,7 +349,7 @@ __device__ __forceinline__ float value_slope(float value, const float* row, floa
 // The kernel --------------------------------------------------------------------------------------
 template <class N>
 __device__ __forceinline__ void train(const Update& u, u32 program, char* memory) {
-  using At = Places<N>;
+  using At = Offsets<N>;
   static_assert(At::size <= MEMORY, "a block is given as much");
   using Head = typename At::Head;
   constexpr int LAST = N::DEPTH - 1, STEPS = WIDTH / 16, HEAD_STEPS = (N::HEAD + 15) / 16;
@@ -364,7 +364,7 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
   const float* full = u.full + N::BASE;
   for (u32 k = thread; k < (At::numbers - At::inputs) / 16; k += THREADS)
     *(uint4*)(memory + At::inputs + 16 * k) = make_uint4(0, 0, 0, 0);
-  for (u32 k = thread; k < 4 * At::gather_pieces * SAMPLES; k += THREADS) gathered[k] = 0.0f;
+  for (u32 k = thread; k < 4 * At::gather_vectors * SAMPLES; k += THREADS) gathered[k] = 0.0f;
   volatile float* scalars = (float*)(memory + At::scalars);  // not worth registers
   if (thread == 0) {
     scalars[0] = (float)*u.clip;
@@ -387,15 +387,15 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
   for (int l = 1; l < N::DEPTH; ++l)
     fetch_matrix<Wide>(shared + At::weights + (l - 1) * Wide::size, low + N::matrix(l), WIDTH, WIDTH);
   fetch_matrix<Head>(shared + At::head, low + N::HEAD_MATRIX, WIDTH, N::HEAD_COLUMNS);
-  u32 turned[N::DEPTH][PAIRS], turned_head[4 * HEAD_STEPS];
+  u32 transposed[N::DEPTH][PAIRS], transposed_head[4 * HEAD_STEPS];
 #pragma unroll
   for (int l = 1; l < N::DEPTH && HELD; ++l)
 #pragma unroll
     for (int k = 0; k < PAIRS / 4; ++k)
-      load_weights(low + N::matrix(l) + 16 * k, WIDTH, turned[l] + 4 * k);
+      load_weights(low + N::matrix(l) + 16 * k, WIDTH, transposed[l] + 4 * k);
 #pragma unroll
   for (int k = 0; k < HEAD_STEPS && HELD; ++k)
-    load_weights(low + N::HEAD_MATRIX + 16 * k, N::HEAD_COLUMNS, turned_head + 4 * k);
+    load_weights(low + N::HEAD_MATRIX + 16 * k, N::HEAD_COLUMNS, transposed_head + 4 * k);
 
   // The minibatch.
   const int batch = u.job % MINIBATCHES, least = u.count / MINIBATCHES, rest = u.count % MINIBATCHES;
@@ -405,14 +405,14 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
 
   auto fetch = [&](u32 tile, u32 stage) {
 #pragma unroll
-    for (u32 k = thread; k < SAMPLES * ROW_PIECES; k += THREADS) {
-      const u32 row = k / ROW_PIECES, piece = k % ROW_PIECES, place = tile * SAMPLES + row;
+    for (u32 k = thread; k < SAMPLES * ROW_VECTORS; k += THREADS) {
+      const u32 row = k / ROW_VECTORS, vector = k % ROW_VECTORS, position = tile * SAMPLES + row;
       const u32* keys = (const u32*)(memory + At::keys);
-      const u32 sample = shuffled(place < size ? begin + place : 0, keys, u.count);
-      const u32 to = piece < INPUT_PIECES
-          ? At::inputs + stage * Inputs::size + Inputs::at(row, piece)
-          : At::numbers + (stage * SAMPLES + row) * 16 * NUMBER_PIECES + 16 * (piece - INPUT_PIECES);
-      fetch_piece(shared + to, u.rows + (u64)sample * ROW_PIECES + piece);
+      const u32 sample = shuffled(position < size ? begin + position : 0, keys, u.count);
+      const u32 to = vector < INPUT_VECTORS
+          ? At::inputs + stage * Inputs::size + Inputs::at(row, vector)
+          : At::numbers + (stage * SAMPLES + row) * 16 * NUMBER_VECTORS + 16 * (vector - INPUT_VECTORS);
+      fetch_vector(shared + to, u.rows + (u64)sample * ROW_VECTORS + vector);
     }
   };
   if (program < tiles) fetch(program, 0);
@@ -494,7 +494,7 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
       const bool here = tile * SAMPLES + sample < size;
       const float* own = outputs + sample * At::output_row;
       const float* row =
-          (const float*)(memory + At::numbers) + (stage * SAMPLES + sample) * 4 * NUMBER_PIECES;
+          (const float*)(memory + At::numbers) + (stage * SAMPLES + sample) * 4 * NUMBER_VECTORS;
       float g[N::OUTPUTS], by_log_std[ACTIONS] = {};
       Figures sum = {};
       if (N::ACTOR) {
@@ -505,18 +505,18 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
       if (N::CRITIC)
         g[N::OUTPUTS - 1] = value_slope(own[N::OUTPUTS - 1], row, share, here, sum);
 #pragma unroll
-      for (int piece = 0; piece < N::HEAD / 8; ++piece) {
+      for (int vector = 0; vector < N::HEAD / 8; ++vector) {
         u32 words[4];
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
-          const int j = 8 * piece + 2 * k;
+          const int j = 8 * vector + 2 * k;
           words[k] = packed(j < N::OUTPUTS ? g[j < N::OUTPUTS ? j : 0] : 0.0f,
                             j + 1 < N::OUTPUTS ? g[j + 1 < N::OUTPUTS ? j + 1 : 0] : 0.0f);
         }
-        *(uint4*)(memory + At::slopes + Head::at(sample, piece)) =
+        *(uint4*)(memory + At::slopes + Head::at(sample, vector)) =
             make_uint4(words[0], words[1], words[2], words[3]);
       }
-      float4* sums = (float4*)(gathered + sample * 4 * At::gather_pieces);
+      float4* sums = (float4*)(gathered + sample * 4 * At::gather_vectors);
       auto number = [&](int j) {  // of those that are gathered
         constexpr int figures = At::gathers - 5;
         if (j < N::OUTPUTS) return g[j];
@@ -540,8 +540,8 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
 #pragma unroll
     for (int k = 0; k < HEAD_STEPS; ++k)
       if constexpr (HELD)
-        product_r_t0(z, turned_head[4 * k], turned_head[4 * k + 1], turned_head[4 * k + 2],
-                     turned_head[4 * k + 3], Head::by_columns(shared + At::slopes, k), k > 0);
+        product_r_t0(z, transposed_head[4 * k], transposed_head[4 * k + 1], transposed_head[4 * k + 2],
+                     transposed_head[4 * k + 3], Head::by_columns(shared + At::slopes, k), k > 0);
       else
         product_t0_t0(z, Head::by_columns(shared + At::head, k),
                       Head::by_columns(shared + At::slopes, k), k > 0);
@@ -575,8 +575,8 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
 #pragma unroll
       for (int k = 0; k < STEPS; ++k)
         if constexpr (HELD)
-          product_r_t1(z, turned[l][4 * k], turned[l][4 * k + 1], turned[l][4 * k + 2],
-                       turned[l][4 * k + 3], Wide::by_rows(here, k), k > 0);
+          product_r_t1(z, transposed[l][4 * k], transposed[l][4 * k + 1], transposed[l][4 * k + 2],
+                       transposed[l][4 * k + 3], Wide::by_rows(here, k), k > 0);
         else
           product_t0_t1(z, Wide::by_columns(shared + At::weights + (l - 1) * Wide::size, k),
                         Wide::by_rows(here, k), k > 0);
@@ -623,7 +623,7 @@ __device__ __forceinline__ void train(const Update& u, u32 program, char* memory
   for (u32 j = warp; j < At::gathers; j += THREADS / 32) {
     float total = 0.0f;
 #pragma unroll
-    for (u32 k = lane; k < SAMPLES; k += 32) total += gathered[k * 4 * At::gather_pieces + j];
+    for (u32 k = lane; k < SAMPLES; k += 32) total += gathered[k * 4 * At::gather_vectors + j];
 #pragma unroll
     for (int k = 16; k > 0; k /= 2) total += __shfl_xor_sync(0xFFFFFFFFu, total, k);
     constexpr u32 figures = At::gathers - 5;

@@ -1,4 +1,4 @@
-// What has no name in C++: instructions of the card, and how warps wait for each other.
+// What has no name in C++: instructions of the GPU, and how warps wait for each other.
 typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef unsigned short u16;

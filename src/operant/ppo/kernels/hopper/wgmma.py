@@ -53,14 +53,14 @@ def wrappers() -> str:
     return _COMMON + "".join(_product(n, a, b) for n in _COLUMNS for a, b in kinds)
 
 
-def _product(columns: int, a: str, turned_b: int) -> str:
+def _product(columns: int, a: str, transposed_b: int) -> str:
     count = columns // 2
     results = ", ".join(f"%{k}" for k in range(count))
     in_registers = a == "r"
     size = 4 if in_registers else 2
     names = [f"%{count + k}" for k in range(size + 3)]
     operand = "{" + ", ".join(names[:4]) + "}" if in_registers else "a"
-    turned = f"{turned_b}" if in_registers else f"0, {turned_b}"
+    transposed = f"{transposed_b}" if in_registers else f"0, {transposed_b}"
     arguments = "u32 a0, u32 a1, u32 a2, u32 a3" if in_registers else "Operand a"
     given = ["a0", "a1", "a2", "a3"] if in_registers else ["a.low", "a.high"]
     given += ["b.low", "b.high", "keep"]
@@ -68,13 +68,13 @@ def _product(columns: int, a: str, turned_b: int) -> str:
     outputs = ", ".join(f'"+f"(d[{k}])' for k in range(count))
     inputs = ", ".join(f'"r"({name})' for name in given)
     return f"""
-__device__ __forceinline__ void product_{a}_t{turned_b}(
+__device__ __forceinline__ void product_{a}_t{transposed_b}(
     float (&d)[{count}], {arguments}, Operand b, int keep) {{
   asm volatile(
       "{{.reg .pred p; .reg .b64 a, b; setp.ne.b32 p, {names[size + 2]}, 0; "
       "{described}mov.b64 b, {{{names[size]}, {names[size + 1]}}}; "
       "wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.bf16.bf16 "
-      "{{{results}}}, {operand}, b, p, 1, 1, {turned};}}"
+      "{{{results}}}, {operand}, b, p, 1, 1, {transposed};}}"
       : {outputs}
       : {inputs}
       : "memory");

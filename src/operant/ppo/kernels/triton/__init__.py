@@ -1,1 +1,1 @@
-"""Kernels for the card, in Triton: one idea per file."""
+"""Kernels for GPUs, in Triton: one idea per file."""

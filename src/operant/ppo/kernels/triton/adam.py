@@ -1,4 +1,4 @@
-"""Add up the parts of a gradient, limit it, and let Adam step: every number stays on the card."""
+"""Add up the parts of a gradient, limit it, and let Adam step: every number stays on the GPU."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from operant.toolchain.gpus import interpreted
 BLOCK = 128
 """Weights of a program that steps."""
 ADDED, ROWS = 32, 64
-"""Places of a program that adds, which lie side by side in every part, and parts at a time."""
+"""Offsets of a program that adds, which lie side by side in every part, and parts at a time."""
 
 
 class State(NamedTuple):
-    """What a step reads and writes; P weights, all on one card."""
+    """What a step reads and writes; P weights, all on one GPU."""
 
     addresses: Tensor  # int64 [P]: where each weight is
     places: Tensor  # int32 [P]: and its copy, see `Networks`
-    numbers: Tensor  # int32 [size]: which weight is at each place; -1: none
+    numbers: Tensor  # int32 [size]: which weight is at each offset; -1: none
     full: Tensor  # float32: the copies
     low: Tensor  # the same in the precision of products
     gradient: Tensor  # float32 [P]
@@ -35,7 +35,7 @@ class State(NamedTuple):
 
 
 def adding_programs(size: int) -> int:
-    """Programs that share `size` places."""
+    """Programs that share `size` offsets."""
     return 1 if interpreted() else -(-size // ADDED)
 
 
@@ -125,11 +125,11 @@ def _add(
     if OVERLAP:
         tl.extra.cuda.gdc_launch_dependents()
     rows = tl.arange(0, ROWS)
-    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    number = tl.load(numbers + place, mask=place < size, other=-1)
+    offset = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    number = tl.load(numbers + offset, mask=offset < size, other=-1)
     if EARLY:
         tl.extra.cuda.gdc_wait()
-    if tl.program_id(0) == tl.num_programs(0) - 1:  # beside those that have places
+    if tl.program_id(0) == tl.num_programs(0) - 1:  # beside those that have offsets
         kinds = tl.arange(0, 8)
         figure = tl.zeros([ROWS, 8], tl.float32)
         for first in tl.static_range(0, PARTS, ROWS):
@@ -141,8 +141,8 @@ def _add(
         here = number >= 0
         total = tl.zeros([ROWS, BLOCK], tl.float32)
         for first in tl.static_range(0, PARTS, ROWS):  # so that all are being fetched at once
-            there = (first + rows < PARTS)[:, None] & (place < size)[None, :]
-            part = gradients + (first + rows)[:, None].to(tl.int64) * stride + place[None, :]
+            there = (first + rows < PARTS)[:, None] & (offset < size)[None, :]
+            part = gradients + (first + rows)[:, None].to(tl.int64) * stride + offset[None, :]
             total += tl.load(part, mask=there, other=0.0)
         found = tl.sum(total, 0)
         tl.store(gradient + number, found, mask=here)
@@ -183,7 +183,7 @@ def _step(
     step = tl.load(rate).to(tl.float32)
     mean = tl.load(exp_avg + j, mask=here, other=0.0)
     square = tl.load(exp_avg_sq + j, mask=here, other=0.0)
-    place = tl.load(places + j, mask=here, other=0)
+    offset = tl.load(places + j, mask=here, other=0)
     weight = tl.load(addresses + j, mask=here, other=0).to(tl.pointer_type(tl.float32))
     value = tl.load(weight, mask=here, other=0.0)
     if OVERLAP:
@@ -207,7 +207,7 @@ def _step(
     tl.store(exp_avg + j, mean, mask=moving)
     tl.store(exp_avg_sq + j, square, mask=moving)
     tl.store(weight, value, mask=moving)
-    tl.store(full + place, value, mask=moving)
-    tl.store(low + place, value.to(low.dtype.element_ty), mask=moving)
+    tl.store(full + offset, value, mask=moving)
+    tl.store(low + offset, value.to(low.dtype.element_ty), mask=moving)
     if tl.program_id(0) == 0:
         tl.store(figures + 5, norm)

@@ -1,4 +1,4 @@
-"""The last episodes of a rollout, found on the card."""
+"""The last episodes of a rollout, found on the GPU."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from torch import Tensor
 
 from operant.toolchain.gpus import interpreted
 
-PIECES = 1 << 11
-"""Pieces that a rollout is cut into, where they are not small: a program has one, and looks at how
-many episodes ended in each of the others."""
+SEGMENTS = 1 << 11
+"""Segments that a rollout is cut into, where they are not small: a program has one, and looks at
+how many episodes ended in each of the others."""
 LEAST = 1 << 10
-"""Environments of a piece, at least."""
+"""Environments of a segment, at least."""
 CHUNK = 1 << 10
-"""Pieces that a program counts at once."""
+"""Segments that a program counts at once."""
 MOST = 1 << 13
-"""Environments of a piece, at most."""
+"""Environments of a segment, at most."""
 
 
 def last_episodes(
@@ -30,13 +30,13 @@ def last_episodes(
     ``[T, N]``, `report` float32 ``[T, N, 4]`` as `operant.vector.gpu_numbers.Results` has it.
     """
     steps, envs = terminated.shape
-    block = 1 << 16 if interpreted() else max(LEAST, steps * envs // PIECES)
+    block = 1 << 16 if interpreted() else max(LEAST, steps * envs // SEGMENTS)
     block = min(triton.next_power_of_2(block), triton.next_power_of_2(max(envs, 2)), MOST)
-    pieces = triton.cdiv(envs, block)
-    counts = torch.empty(steps * pieces, dtype=torch.int32, device=terminated.device)
+    segments = triton.cdiv(envs, block)
+    counts = torch.empty(steps * segments, dtype=torch.int32, device=terminated.device)
     out.zero_()
     chunk = min(triton.next_power_of_2(len(counts)), CHUNK)
-    _count[(len(counts),)](terminated, truncated, counts, pieces, ENVS=envs, BLOCK=block)
+    _count[(len(counts),)](terminated, truncated, counts, segments, ENVS=envs, BLOCK=block)
     _last[(len(counts),)](
         terminated,
         truncated,
@@ -44,7 +44,7 @@ def last_episodes(
         report,
         out,
         most,
-        pieces,
+        segments,
         ENVS=envs,
         COUNT=len(counts),
         CHUNK=chunk,
@@ -53,10 +53,10 @@ def last_episodes(
 
 
 @triton.jit
-def _ended(terminated, truncated, pieces, ENVS: tl.constexpr, BLOCK: tl.constexpr):  # noqa: N803
-    """Places of a piece, from the last environment to the first, and where episodes ended."""
-    t, piece = tl.program_id(0) // pieces, tl.program_id(0) % pieces
-    i = (piece + 1) * BLOCK - 1 - tl.arange(0, BLOCK)
+def _ended(terminated, truncated, segments, ENVS: tl.constexpr, BLOCK: tl.constexpr):  # noqa: N803
+    """Rows of a segment, from the last environment to the first, and where episodes ended."""
+    t, segment = tl.program_id(0) // segments, tl.program_id(0) % segments
+    i = (segment + 1) * BLOCK - 1 - tl.arange(0, BLOCK)
     row = t.to(tl.int64) * ENVS + i
     over = tl.load(terminated + row, mask=i < ENVS, other=0) != 0
     return row, over | (tl.load(truncated + row, mask=i < ENVS, other=0) != 0)
@@ -67,12 +67,12 @@ def _count(
     terminated,
     truncated,
     counts,
-    pieces,
+    segments,
     ENVS: tl.constexpr,  # noqa: N803
     BLOCK: tl.constexpr,  # noqa: N803
 ):
-    """How many episodes ended in each piece."""
-    _, done = _ended(terminated, truncated, pieces, ENVS, BLOCK)
+    """How many episodes ended in each segment."""
+    _, done = _ended(terminated, truncated, segments, ENVS, BLOCK)
     tl.store(counts + tl.program_id(0), tl.sum(done.to(tl.int32), 0))
 
 
@@ -84,13 +84,13 @@ def _last(
     report,
     out,
     most,
-    pieces,
+    segments,
     ENVS: tl.constexpr,  # noqa: N803
     COUNT: tl.constexpr,  # noqa: N803
     CHUNK: tl.constexpr,  # noqa: N803
     BLOCK: tl.constexpr,  # noqa: N803
 ):
-    """Those of a piece, which knows how many episodes ended after it."""
+    """Those of a segment, which knows how many episodes ended after it."""
     own = tl.program_id(0)
     found = tl.full([], 0, tl.int32)
     total = tl.full([], 0, tl.int32)
@@ -102,7 +102,7 @@ def _last(
     if own == 0:
         tl.store(out, total.to(tl.float64))
     if (found < most) & (tl.load(counts + own) > 0):
-        row, done = _ended(terminated, truncated, pieces, ENVS, BLOCK)
+        row, done = _ended(terminated, truncated, segments, ENVS, BLOCK)
         rank = found + tl.cumsum(done.to(tl.int32), 0) - 1
         wanted = done & (rank < most)
         gained = tl.load(report + row * 4, mask=wanted, other=0.0)

@@ -39,14 +39,14 @@ def product_of_columns(a, b, dtype: tl.constexpr, PRECISION: tl.constexpr):  # n
 
 
 @triton.jit
-def product_turned(a, b, PRECISION: tl.constexpr):  # noqa: N803
+def product_transposed(a, b, PRECISION: tl.constexpr):  # noqa: N803
     """``a @ b.T``."""
     return tl.dot(a.to(b.dtype), tl.trans(b), input_precision=PRECISION)
 
 
 @triton.jit
 def tanh(z, QUICK: tl.constexpr):  # noqa: N803
-    """To float32's precision, or by the card's own instruction, which has 11 bits."""
+    """To float32's precision, or by the GPU's own instruction, which has 11 bits."""
     if QUICK:
         found = tl.inline_asm_elementwise(
             "tanh.approx.f32 $0, $1;", "=f,f", [z], dtype=tl.float32, is_pure=True, pack=1
@@ -77,21 +77,21 @@ def activate(z, KIND: tl.constexpr, QUICK: tl.constexpr):  # noqa: N803
 
 
 @triton.jit
-def kept(z, active, KIND: tl.constexpr):  # noqa: N803
+def saved(z, active, KIND: tl.constexpr):  # noqa: N803
     """What the way back needs: the result, or for SiLU what it came from."""
     return z if KIND == SILU else active
 
 
 @triton.jit
-def slope(kept, KIND: tl.constexpr):  # noqa: N803
+def slope(saved, KIND: tl.constexpr):  # noqa: N803
     """The activation's derivative."""
     if KIND == TANH:
-        found = 1.0 - kept * kept
+        found = 1.0 - saved * saved
     elif KIND == RELU:
-        found = tl.where(kept > 0.0, 1.0, 0.0)
+        found = tl.where(saved > 0.0, 1.0, 0.0)
     else:
-        half = sigmoid(kept)
-        found = half * (1.0 + kept * (1.0 - half))
+        half = sigmoid(saved)
+        found = half * (1.0 + saved * (1.0 - half))
     return found
 
 
@@ -102,4 +102,4 @@ def layer(x, weights, bias, KIND: tl.constexpr, QUICK: tl.constexpr, PRECISION: 
     if bias is not None:
         z += bias[None, :]
     active = activate(z, KIND, QUICK)
-    return active, kept(z, active, KIND)
+    return active, saved(z, active, KIND)

@@ -63,7 +63,7 @@ def log_softmax(logits, part, PARTS: tl.constexpr):  # noqa: N803
 
 
 @triton.jit
-def choices_terms(log_probs, chosen, part, PARTS: tl.constexpr):  # noqa: N803
+def categorical_terms(log_probs, chosen, part, PARTS: tl.constexpr):  # noqa: N803
     """Log-probability and entropy of each sample, both ``[samples]``; the entropy's derivative by
     the logits."""
     allowed = log_probs > float("-inf")

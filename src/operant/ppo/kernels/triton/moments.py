@@ -92,7 +92,7 @@ def _variance(parts, out, count, SPLIT: tl.constexpr):  # noqa: N803
 
 @triton.jit
 def minibatch(number, count, MINIBATCHES: tl.constexpr):  # noqa: N803
-    """First place and size of a minibatch of ``count`` samples, as `torch.tensor_split` has it."""
+    """First position and size of a minibatch of ``count`` samples, as `torch.tensor_split` cuts."""
     size, larger = count // MINIBATCHES, count % MINIBATCHES
     first = number * size + tl.minimum(number, larger)
     return first, size + (number < larger).to(tl.int32)
@@ -124,9 +124,9 @@ def _parts(
         found = tl.load(advantage + i, mask=here, other=0.0).to(tl.float64)
         if WALK:  # from elsewhere the walk may not end
             i = tl.where(here, i, 0)
-        place = unshuffled(i, own, count, BITS, WALK)
-        # As numbers without a sign, smaller places are far away too.
-        within = (place[None, :] - first[:, None]).to(tl.uint32) < size[:, None]
+        position = unshuffled(i, own, count, BITS, WALK)
+        # As numbers without a sign, smaller positions are far away too.
+        within = (position[None, :] - first[:, None]).to(tl.uint32) < size[:, None]
         added = tl.where(within, found[None, :], 0.0)
         total += added
         squares += added * added

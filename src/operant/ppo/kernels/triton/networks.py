@@ -1,9 +1,9 @@
 """Where the kernels find a policy's weights: one vector, padded to the sizes that products want.
 
 A network lies there as ``matrix | matrix | bias | ...``, its head last, then the logarithms of the
-deviations if they are parameters. A matrix is ``[inputs, outputs]``, turned against PyTorch's. The
-first layer's bias is a row of its matrix, for an input that is always 1. What is padding is 0 and
-stays 0. Gradients have the same layout.
+deviations if they are parameters. A matrix is ``[inputs, outputs]``, PyTorch's transposed. The first
+layer's bias is a row of its matrix, for an input that is always 1. What is padding is 0 and stays
+0. Gradients have the same layout.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ def padded(size: int, least: int = LEAST) -> int:
 
 @dataclass(frozen=True)
 class Network:
-    """Sizes and places of one network, as kernels are told at compile time."""
+    """Sizes and offsets of one network, as kernels are told at compile time."""
 
     base: int
     inputs: int
     widths: tuple[int, ...]
     head: int
     matrices: tuple[int, ...]
-    """Places after `base`: of each hidden layer's matrix, then of the head's."""
+    """Offsets after `base`: of each hidden layer's matrix, then of the head's."""
     biases: tuple[int, ...]
     """The first layer's is a row of its matrix."""
     ones: int
@@ -67,7 +67,7 @@ class Networks:
     """The networks of a policy: actor and critic, or the one they share.
 
     ``places``, int32 ``[P]``, says where each number of the optimiser's flat vector lies;
-    ``numbers``, int32 ``[size]``, which number lies at each place, or -1.
+    ``numbers``, int32 ``[size]``, which number lies at each offset, or -1.
 
     Args:
         policy: one that `why_not_fused` has no objection to.
@@ -76,7 +76,7 @@ class Networks:
     """
 
     def __init__(self, policy: ActorCritic, parameters: list[nn.Parameter], least: int = LEAST):
-        self._places: dict[int, np.ndarray] = {}
+        self._offsets: dict[int, np.ndarray] = {}
         self._least = least
         self.size = 0
         heads = [policy.actor_head, policy.critic_head]
@@ -86,7 +86,7 @@ class Networks:
         else:
             self.actor = self._add(policy.actor, heads[:1], log_std)
             self.critic = self._add(policy.critic, heads[1:], None)
-        self.places = np.concatenate([self._places[id(p)].ravel() for p in parameters])
+        self.places = np.concatenate([self._offsets[id(p)].ravel() for p in parameters])
         self.numbers = np.full(self.size, -1, np.int32)
         self.numbers[self.places] = np.arange(len(self.places), dtype=np.int32)
 
@@ -112,25 +112,25 @@ class Networks:
         first = 0
         for one in heads:
             columns = first + np.arange(one.out_features)
-            self._places[id(one.weight)] = (
+            self._offsets[id(one.weight)] = (
                 matrices[-1] + np.arange(one.in_features) * head + columns[:, None]
             ).astype(np.int32)
             self._at(one.bias, biases[-1] + first)
             first += one.out_features
         std = self._take(head) if log_std is None else self._vector(log_std, head)
-        places = tuple(k - base for k in matrices), tuple(k - base for k in biases), ones
-        return Network(base, inputs, tuple(widths), head, *places, std - base, self.size - base)
+        offsets = tuple(k - base for k in matrices), tuple(k - base for k in biases), ones
+        return Network(base, inputs, tuple(widths), head, *offsets, std - base, self.size - base)
 
     def _take(self, count: int) -> int:
-        place = self.size
+        offset = self.size
         self.size += count
-        return place
+        return offset
 
     def _matrix(self, weight: Tensor, rows: int, columns: int) -> int:
         at = self._take(rows * columns)
         outputs, inputs = weight.shape
-        places = at + np.arange(inputs) * columns + np.arange(outputs)[:, None]
-        self._places[id(weight)] = places.astype(np.int32)
+        offsets = at + np.arange(inputs) * columns + np.arange(outputs)[:, None]
+        self._offsets[id(weight)] = offsets.astype(np.int32)
         return at
 
     def _vector(self, vector: Tensor, size: int) -> int:
@@ -138,8 +138,8 @@ class Networks:
         self._at(vector, at)
         return at
 
-    def _at(self, vector: Tensor, place: int) -> None:
-        self._places[id(vector)] = (place + np.arange(len(vector))).astype(np.int32)
+    def _at(self, vector: Tensor, offset: int) -> None:
+        self._offsets[id(vector)] = (offset + np.arange(len(vector))).astype(np.int32)
 
 
 def addresses(parameters: list[nn.Parameter], device: torch.device) -> Tensor:

@@ -14,7 +14,7 @@ from operant.toolchain.gpus import interpreted
 def fill_uniforms_triton(out: Tensor, seed: int, first_step: Tensor) -> None:
     """Fill `out`, float32 ``[T, N, K]``, with the numbers of T steps from `first_step` on.
 
-    `seed` is 0 .. 2**64 - 1; `first_step`, int64 ``[1]``, is on the card, so that a graph can be
+    `seed` is 0 .. 2**64 - 1; `first_step`, int64 ``[1]``, is on the GPU, so that a graph can be
     replayed for another.
     """
     steps, envs, size = out.shape

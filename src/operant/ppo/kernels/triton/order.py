@@ -1,4 +1,4 @@
-"""Which sample comes when, on the card; the permutation of `operant.ppo.kernels.cpu.shuffle`."""
+"""Which sample comes when, on the GPU; the permutation of `operant.ppo.kernels.cpu.shuffle`."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def _orders(
     BLOCK: tl.constexpr,  # noqa: N803
 ):
     epoch = tl.program_id(1)
-    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    here = place < count
+    position = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    here = position < count
     own = loaded_keys(keys, epoch)
-    sample = shuffled(tl.where(here, place, 0), own, count, BITS, WALK)
-    tl.store(out + epoch.to(tl.int64) * count + place, sample, mask=here)
+    sample = shuffled(tl.where(here, position, 0), own, count, BITS, WALK)
+    tl.store(out + epoch.to(tl.int64) * count + position, sample, mask=here)
 
 
 @triton.jit
@@ -62,10 +62,10 @@ def loaded_keys(keys, epoch):
 
 
 @triton.jit
-def shuffled(place, keys, count, BITS: tl.constexpr, WALK: tl.constexpr):  # noqa: N803
-    """Which sample comes at each `place`, below `count`; both int32. WALK: `count` is not all that
-    BITS bits can say."""
-    x = _mixed(place.to(tl.uint32), keys, BITS)
+def shuffled(position, keys, count, BITS: tl.constexpr, WALK: tl.constexpr):  # noqa: N803
+    """Which sample comes at each `position`, below `count`; both int32. WALK: `count` is not all
+    that BITS bits can say."""
+    x = _mixed(position.to(tl.uint32), keys, BITS)
     if WALK:
         beyond = x >= count
         while tl.max(beyond.to(tl.int32), 0) > 0:  # until the number is one of the count
@@ -107,7 +107,7 @@ def _undoing(factor, addend):
 
 @triton.jit
 def unshuffled(sample, keys, count, BITS: tl.constexpr, WALK: tl.constexpr):  # noqa: N803
-    """At which place each `sample` comes: the inverse of `shuffled`, by `undoing_keys`."""
+    """At which position each `sample` comes: the inverse of `shuffled`, by `undoing_keys`."""
     x = _unmixed(sample.to(tl.uint32), keys, BITS)
     if WALK:
         beyond = x >= count

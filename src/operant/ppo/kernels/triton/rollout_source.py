@@ -58,11 +58,11 @@ class Acting:
     outputs: int
     """Columns of the actor's head."""
     sizes: tuple[int, ...]
-    """How many actions each choice has; empty for numbers."""
+    """Categories of each part of a discrete action; empty for a continuous one."""
     starts: tuple[int, ...]
     """What they are numbered from."""
     numbers: int
-    """Numbers of an action that are drawn from normal distributions; 0 for choices."""
+    """Numbers of an action that are drawn from normal distributions; 0 for discrete actions."""
     by_state: bool
     """Whether their deviations are outputs of the network."""
     one_hot: bool
@@ -177,8 +177,8 @@ def _value(acting: Acting) -> list[str]:
     """The value of ``x``, called ``v``, by the critic."""
     nets = acting.networks
     name, at = ("a", acting.outputs) if nets.shared else ("c", 0)
-    place = f"tl.arange(0, {nets.critic.head})"
-    return [*_forward(name, nets.critic), f"v = pick(h, {place}, {at})"]
+    columns = f"tl.arange(0, {nets.critic.head})"
+    return [*_forward(name, nets.critic), f"v = pick(h, {columns}, {at})"]
 
 
 def _act(rules: TracedRules, acting: Acting) -> list[str]:
@@ -197,10 +197,10 @@ def _act(rules: TracedRules, acting: Acting) -> list[str]:
         lines.append(
             f"{names} = policy_uniforms(step, i, policy_low, policy_high, {POLICY_BLOCK + k})"
         )
-    return lines + (_act_numbers(acting) if acting.numbers else _act_choices(rules, acting))
+    return lines + (_act_numbers(acting) if acting.numbers else _act_categorical(rules, acting))
 
 
-def _act_choices(rules: TracedRules, acting: Acting) -> list[str]:
+def _act_categorical(rules: TracedRules, acting: Acting) -> list[str]:
     parts = len(acting.sizes)
     lines = ["logits = head"]
     if rules.mask is not None:

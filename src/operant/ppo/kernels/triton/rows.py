@@ -1,4 +1,4 @@
-"""Samples of a rollout as rows of 16-byte pieces: `samples` for kernels that copy them as they are.
+"""Samples of a rollout as rows of 16-byte vectors: `samples` for kernels that copy them whole.
 
 The network's inputs come first, as it sees them (normalised, one-hot, the constant 1 at their end)
 and in bfloat16; then the numbers that the loss needs, float32, in the order of `Columns`.
@@ -37,7 +37,7 @@ def pack_rows(
         buffer: the rollout.
         columns: which numbers there are.
         statistics: float32 ``[2, numbers]``, see `normalize`.
-        one_hot: int32 ``[inputs, 2]``, see `operant.ppo.kernels.triton.update.Arrays`.
+        one_hot: int32 ``[inputs, 2]``, see `operant.ppo.kernels.triton.update.UpdateArrays`.
         options: ``ONES``, how many inputs there are, ``ONE_HOT`` and ``LIMIT``.
         out: int32 ``[T * N, row_words]``.
     """
@@ -131,8 +131,8 @@ def _pack(
 @triton.jit
 def _put(out, i, here, WORDS: tl.constexpr, tile):  # noqa: N803
     """Write words of each row, one after the other."""
-    place = out + i[:, None] * WORDS + tl.arange(0, tile.shape[1])[None, :]
-    tl.store(place, tile, mask=here[:, None])
+    target = out + i[:, None] * WORDS + tl.arange(0, tile.shape[1])[None, :]
+    tl.store(target, tile, mask=here[:, None])
 
 
 @triton.jit
@@ -156,8 +156,8 @@ def _four_inputs(
 ):
     """Inputs `k` to ``k + 3`` of each sample, float32."""
     if (not ONE_HOT) and (NUMBERS % 4 == 0) and (k < ONES):  # by one read of 16 bytes
-        place = obs + i[:, None] * NUMBERS + k + tl.arange(0, 4)[None, :]
-        seen = tl.load(place, mask=here[:, None], other=0.0).to(tl.float32)
+        source = obs + i[:, None] * NUMBERS + k + tl.arange(0, 4)[None, :]
+        seen = tl.load(source, mask=here[:, None], other=0.0).to(tl.float32)
         even, odd = tl.split(tl.reshape(seen, [i.shape[0], 2, 2]))
         x0, x2 = tl.split(even)
         x1, x3 = tl.split(odd)

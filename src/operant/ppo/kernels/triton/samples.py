@@ -1,5 +1,5 @@
 """Samples of a rollout as rows, one after the other: what an update looks at of a sample lies
-together, so that fetching it in any order costs one or two pieces of memory.
+together, so that fetching it in any order costs one or two memory transactions.
 
 Columns, float32: log-probability, advantage, target of the value, the old value (if its change is
 limited), the action, the allowed actions (bits, if there is a mask), the observation.

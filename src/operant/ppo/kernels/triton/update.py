@@ -19,12 +19,12 @@ from operant.ppo.kernels.triton.layers import (
     matrix,
     product,
     product_of_columns,
-    product_turned,
+    product_transposed,
     slope,
     vector,
 )
 from operant.ppo.kernels.triton.loss import (
-    choices_terms,
+    categorical_terms,
     gaussian_terms,
     log_softmax,
     objective,
@@ -36,19 +36,19 @@ from operant.toolchain.gpus import interpreted
 
 SUMS = 8
 """Columns of the figures' parts: policy loss, value loss, entropy, KL, clipped; the rest 0."""
-CHOICES, GAUSSIAN, GAUSSIAN_BY_STATE = 0, 1, 2
+CATEGORICAL, GAUSSIAN, GAUSSIAN_BY_STATE = 0, 1, 2
 
 
-class Arrays(NamedTuple):
-    """What an update reads and writes; all on one card."""
+class UpdateArrays(NamedTuple):
+    """What an update reads and writes; all on one GPU."""
 
     samples: Tensor  # float32 [count, row], see `pack_samples`
     low: Tensor  # the weights, see `Networks`: bfloat16 or float32 [size]
     full: Tensor  # float32 [size]
     statistics: Tensor  # float32 [2, numbers]: of the observations
     one_hot: Tensor  # int32 [inputs, 2]: number of the observation, and its value, of each input
-    parts: Tensor  # int32 [head]: which choice a column belongs to
-    firsts: Tensor  # int32 [head]: the first column of its choice
+    parts: Tensor  # int32 [head]: which part a column belongs to
+    firsts: Tensor  # int32 [head]: the first column of its part
     moments: Tensor  # float32 [jobs, 2], see `advantage_moments`
     keys: Tensor  # int64 [epochs, 8]
     clip: Tensor  # float64 [1]
@@ -57,7 +57,11 @@ class Arrays(NamedTuple):
 
 
 def train_tiles(
-    arrays: Arrays, net: dict[str, Any], options: dict[str, Any], launch: dict[str, Any], job: int
+    arrays: UpdateArrays,
+    net: dict[str, Any],
+    options: dict[str, Any],
+    launch: dict[str, Any],
+    job: int,
 ) -> None:
     """Write the parts of the gradient of minibatch `job` by the weights of one network.
 
@@ -184,9 +188,9 @@ def _train(
     clips = tl.zeros([BLOCK], tl.float32)
 
     for k in range(TILES):
-        place = (k * PROGRAMS + tl.program_id(0)) * BLOCK + tl.arange(0, BLOCK)
-        here = place < size
-        sample = shuffled(tl.where(here, first + place, 0), own_keys, count, BITS, WALK)
+        position = (k * PROGRAMS + tl.program_id(0)) * BLOCK + tl.arange(0, BLOCK)
+        here = position < size
+        sample = shuffled(tl.where(here, first + position, 0), own_keys, count, BITS, WALK)
         row = samples + sample.to(tl.int64) * ROW
         x = inputs(row, here, statistics, one_hot, IN, ONES, OBS, NUMBERS, ONE_HOT, LIMIT)
 
@@ -218,7 +222,9 @@ def _train(
                     taken = tl.load(row + ACTION + j, mask=here, other=0.0).to(tl.int32)
                     chosen = chosen | ((part == j) & (offset == taken[:, None]))
                 log_probs = log_softmax(logits, part, PARTS)
-                log_prob, entropy, probs, d_entropy = choices_terms(log_probs, chosen, part, PARTS)
+                log_prob, entropy, probs, d_entropy = categorical_terms(
+                    log_probs, chosen, part, PARTS
+                )
                 by_log_prob = tl.where(chosen, 1.0, 0.0) - probs
             else:
                 counts = part >= 0
@@ -268,17 +274,17 @@ def _train(
 
         eh += tl.sum(g, 0)
         dh += product_of_columns(last, g, kind, PRECISION)
-        back = product_turned(g, wh, PRECISION)
+        back = product_transposed(g, wh, PRECISION)
         if DEPTH > 2:
             back *= slope(k3, ACTIVATION)
             e3 += tl.sum(back, 0)
             d3 += product_of_columns(h2, back, kind, PRECISION)
-            back = product_turned(back, w3, PRECISION)
+            back = product_transposed(back, w3, PRECISION)
         if DEPTH > 1:
             back *= slope(k2, ACTIVATION)
             e2 += tl.sum(back, 0)
             d2 += product_of_columns(h1, back, kind, PRECISION)
-            back = product_turned(back, w2, PRECISION)
+            back = product_transposed(back, w2, PRECISION)
         back *= slope(k1, ACTIVATION)
         d1 += product_of_columns(x, back, kind, PRECISION)
 

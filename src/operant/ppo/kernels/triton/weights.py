@@ -10,29 +10,29 @@ from torch import Tensor
 from operant.toolchain.gpus import interpreted
 
 
-def pack_weights(addresses: Tensor, places: Tensor, full: Tensor, low: Tensor) -> None:
-    """Write the numbers at `addresses`, int64 ``[P]``, to `places`, int32 ``[P]``, of two vectors:
+def pack_weights(addresses: Tensor, offsets: Tensor, full: Tensor, low: Tensor) -> None:
+    """Write the numbers at `addresses`, int64 ``[P]``, to `offsets`, int32 ``[P]``, of two vectors:
     `full`, float32, and `low`, of the precision that products are computed in."""
-    count = len(places)
+    count = len(offsets)
     block = 1 << 16 if interpreted() else 128
-    _pack[(triton.cdiv(count, block),)](addresses, places, full, low, count, BLOCK=block)
+    _pack[(triton.cdiv(count, block),)](addresses, offsets, full, low, count, BLOCK=block)
 
 
-def pack_weights_torch(flat: Tensor, places: Tensor, full: Tensor, low: Tensor) -> None:
+def pack_weights_torch(flat: Tensor, offsets: Tensor, full: Tensor, low: Tensor) -> None:
     """The same from the flat vector itself."""
-    full.index_copy_(0, places.long(), flat)
+    full.index_copy_(0, offsets.long(), flat)
     low.copy_(full.to(low.dtype))
 
 
 @triton.jit
-def _pack(addresses, places, full, low, count, BLOCK: tl.constexpr):  # noqa: N803
+def _pack(addresses, offsets, full, low, count, BLOCK: tl.constexpr):  # noqa: N803
     j = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = j < count
     source = tl.load(addresses + j, mask=here, other=0).to(tl.pointer_type(tl.float32))
-    place = tl.load(places + j, mask=here, other=0)
+    offset = tl.load(offsets + j, mask=here, other=0)
     value = tl.load(source, mask=here, other=0.0)
-    tl.store(full + place, value, mask=here)
-    tl.store(low + place, value.to(low.dtype.element_ty), mask=here)
+    tl.store(full + offset, value, mask=here)
+    tl.store(low + offset, value.to(low.dtype.element_ty), mask=here)
 
 
 def flat_weights(parameters: list[torch.nn.Parameter]) -> Tensor:

@@ -1,6 +1,6 @@
-"""Where everything is that kernels work on: from a policy to places in memory.
+"""Where everything is that kernels work on: from a policy to offsets in memory.
 
-Places are counted in float32 and begin at cache lines. Memory that every thread has for itself is
+Offsets are counted in float32 and begin at cache lines. Memory that every thread has for itself is
 *scratch*; a *gradient* is that of all parameters, in the order and layout of the kernels.
 """
 
@@ -15,9 +15,10 @@ from torch import nn
 
 from operant.models.actor_critic import ACTIVATIONS, ActorCritic
 from operant.ppo.kernels.cpu import layout as n
-from operant.ppo.kernels.cpu import pieces as p
 from operant.ppo.kernels.cpu.activations import NUMBERS
 from operant.ppo.kernels.cpu.blocks import ROWS
+from operant.ppo.kernels.cpu.network_layout import LAYER, NETWORK
+from operant.ppo.kernels.cpu.parameter_layout import PARAMETER
 from operant.ppo.kernels.cpu.simd import LANES
 
 _LINE = 16  # float32 in a cache line; rows are one apart from a power of two, or all of them would
@@ -34,17 +35,17 @@ def aligned(count: int, dtype: type) -> np.ndarray:
     return array
 
 
-class Space:
-    """Hands out places, one after the other."""
+class Allocator:
+    """Hands out offsets, one after the other."""
 
     def __init__(self, stagger: int = 0) -> None:
         self.size, self._stagger = 0, stagger
 
     def take(self, count: int) -> int:
-        """A place for `count` numbers."""
-        place = self.size
+        """The offset of `count` numbers."""
+        offset = self.size
         self.size += _up(count, _LINE) + self._stagger
-        return place
+        return offset
 
 
 def _up(count: int, multiple: int) -> int:
@@ -52,17 +53,17 @@ def _up(count: int, multiple: int) -> int:
 
 
 @dataclass(frozen=True)
-class Piece:
-    """One parameter: its shape, and the places of its copies and its gradient; -1: no such copy."""
+class ParameterLayout:
+    """One parameter: its shape, and offsets of its copies and its gradient; -1: no such copy."""
 
     parameter: torch.Tensor
     rows: int
     columns: int
     gradient: int
     gradient_row: int
-    gradient_turned: bool = False
-    turned: int = -1
-    turned_width: int = 0
+    gradient_transposed: bool = False
+    transposed: int = -1
+    transposed_width: int = 0
     copy: int = -1
     copy_width: int = 0
     copy_panelled: bool = False
@@ -75,22 +76,26 @@ class Piece:
 
     def record(self) -> list[int]:
         """As kernels read it; the address is up to date only now."""
-        record = [0] * p.PIECE
         if not self.parameter.is_contiguous():  # someone gave it other memory
             self.parameter.data = self.parameter.data.contiguous()
-        record[p.SOURCE] = self.parameter.data_ptr()
-        record[p.ROWS], record[p.COLUMNS] = self.rows, self.columns
-        record[p.TURNED], record[p.TURNED_WIDTH] = self.turned, self.turned_width
-        record[p.COPY], record[p.COPY_WIDTH] = self.copy, self.copy_width
-        record[p.COPY_PANELLED] = self.copy_panelled
-        record[p.GRADIENT], record[p.GRADIENT_ROW] = self.gradient, self.gradient_row
-        record[p.GRADIENT_TURNED] = self.gradient_turned
-        return record
+        return PARAMETER.pack(
+            source=self.parameter.data_ptr(),
+            rows=self.rows,
+            columns=self.columns,
+            transposed=self.transposed,
+            transposed_width=self.transposed_width,
+            copy=self.copy,
+            copy_width=self.copy_width,
+            copy_panelled=self.copy_panelled,
+            gradient=self.gradient,
+            gradient_row=self.gradient_row,
+            gradient_transposed=self.gradient_transposed,
+        )
 
 
 @dataclass
-class Plan:
-    """The places of a policy's networks, for tiles of `tile` samples.
+class KernelPlan:
+    """The offsets of a policy's networks, for tiles of `tile` samples.
 
     ``nets`` are records as kernels read them: actor and critic, or the one they share.
     """
@@ -100,10 +105,10 @@ class Plan:
     parts: int
     noise_blocks: int
     mask_rows: int
-    weights: Space = field(default_factory=Space)
-    gradient: Space = field(default_factory=Space)
-    scratch: Space = field(default_factory=lambda: Space(_STAGGER))
-    pieces: list[Piece] = field(default_factory=list)
+    weights: Allocator = field(default_factory=Allocator)
+    gradient: Allocator = field(default_factory=Allocator)
+    scratch: Allocator = field(default_factory=lambda: Allocator(_STAGGER))
+    parameters: list[ParameterLayout] = field(default_factory=list)
     nets: list[np.ndarray] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -131,86 +136,101 @@ class Plan:
             self.d_log_std = self.gradient.take(log_std.numel())
             self._add_row(log_std, self.log_std, self.d_log_std)
 
-    def in_order(self, parameters: Sequence[torch.Tensor]) -> None:
-        """Sort the pieces as an optimiser has the parameters."""
-        by_parameter = {id(piece.parameter): piece for piece in self.pieces}
-        self.pieces = [by_parameter[id(parameter)] for parameter in parameters]
+    def sort_parameters(self, order: Sequence[torch.Tensor]) -> None:
+        """Sort the parameters as an optimiser has them."""
+        known = {id(layout.parameter): layout for layout in self.parameters}
+        self.parameters = [known[id(parameter)] for parameter in order]
 
     def records(self) -> np.ndarray:
-        """The pieces as kernels read them, int64; addresses are up to date only now."""
-        return np.array([piece.record() for piece in self.pieces], np.int64)
+        """The parameters as kernels read them, int64; addresses are up to date only now."""
+        return np.array([layout.record() for layout in self.parameters], np.int64)
 
     def _add_net(self, trunk: nn.Sequential, heads: list[nn.Linear]) -> None:
         layers = [layer for layer in trunk if isinstance(layer, nn.Linear)]
         tile, outputs = self.tile, sum(head.out_features for head in heads)
-        net = np.zeros(n.HEADER + n.LAYER * len(layers), np.int64)
-        net[n.DEPTH], net[n.OUTPUTS] = len(layers), outputs
-        width = 0
-        for k, layer in enumerate(layers):
-            record = net[n.HEADER + n.LAYER * k :][: n.LAYER]
-            width = self._add_layer(record, layer, width)
-        widest = max(_up(layer.out_features, LANES) for layer in layers)
-        net[n.OUT] = self.scratch.take(outputs * tile)
-        net[n.D_OUT] = self.scratch.take(_up(outputs, ROWS) * tile)
-        row = widest + _LINE
-        net[n.D_ONE], net[n.D_TWO] = (self.scratch.take(tile * row) for _ in range(2))
-        net[n.HEAD_W] = self.weights.take(outputs * width)
-        net[n.HEAD_BIAS] = self.weights.take(outputs)
-        net[n.HEAD_GRADIENT] = self.gradient.take(_up(outputs, ROWS) * width)
-        net[n.HEAD_BIAS_GRADIENT] = self.gradient.take(outputs)
+        records, width = [], 0
+        for layer in layers:
+            width = self._add_layer(records, layer, width)
+        row = max(_up(layer.out_features, LANES) for layer in layers) + _LINE
+        net = {
+            "depth": len(layers),
+            "outputs": outputs,
+            "out": self.scratch.take(outputs * tile),
+            "d_out": self.scratch.take(_up(outputs, ROWS) * tile),
+            "d_one": self.scratch.take(tile * row),
+            "d_two": self.scratch.take(tile * row),
+            "head_w": self.weights.take(outputs * width),
+            "head_bias": self.weights.take(outputs),
+            "head_gradient": self.gradient.take(_up(outputs, ROWS) * width),
+            "head_bias_gradient": self.gradient.take(outputs),
+        }
         first = 0
         for head in heads:
-            self.pieces.append(
-                Piece(
+            self.parameters.append(
+                ParameterLayout(
                     head.weight,
                     head.out_features,
                     head.in_features,
-                    gradient=int(net[n.HEAD_GRADIENT]) + first * width,
+                    gradient=net["head_gradient"] + first * width,
                     gradient_row=width,
-                    copy=int(net[n.HEAD_W]) + first * width,
+                    copy=net["head_w"] + first * width,
                     copy_width=width,
                 )
             )
-            bias_places = net[n.HEAD_BIAS] + first, net[n.HEAD_BIAS_GRADIENT] + first
-            self._add_row(head.bias, *map(int, bias_places))
+            self._add_row(head.bias, net["head_bias"] + first, net["head_bias_gradient"] + first)
             first += head.out_features
-        self.nets.append(net)
+        self.nets.append(np.array(NETWORK.pack(**net) + records, np.int64))
 
-    def _add_layer(self, record: np.ndarray, layer: nn.Linear, width_before: int) -> int:
-        """Fill in a hidden layer's record; its width. `width_before` is 0 for the first layer."""
+    def _add_layer(self, records: list[int], layer: nn.Linear, width_before: int) -> int:
+        """Append a hidden layer's record; its width. `width_before` is 0 for the first layer."""
         inputs, neurons = layer.in_features, layer.out_features
         width = _up(neurons, LANES)
-        record[n.INPUTS], record[n.WIDTH], record[n.NEURONS] = inputs, width, neurons
-        record[n.ROW] = row = width + _LINE
-        record[n.W_FORWARD] = self.weights.take(inputs * width)
-        record[n.W_BACKWARD] = self.weights.take(neurons * width_before) if width_before else -1
-        record[n.BIAS] = self.weights.take(width)
-        record[n.GRADIENT] = self.gradient.take(_up(inputs, ROWS) * width)
-        record[n.BIAS_GRADIENT] = self.gradient.take(width)
-        record[n.ACTIVE] = record[n.KEPT] = self.scratch.take(self.tile * row)
+        row = width + _LINE
+        w_forward = self.weights.take(inputs * width)
+        w_backward = self.weights.take(neurons * width_before) if width_before else -1
+        bias = self.weights.take(width)
+        gradient = self.gradient.take(_up(inputs, ROWS) * width)
+        bias_gradient = self.gradient.take(width)
+        active = saved = self.scratch.take(self.tile * row)
         if self.activation == NUMBERS["silu"]:
-            record[n.KEPT] = self.scratch.take(self.tile * row)
-        self.pieces.append(
-            Piece(
+            saved = self.scratch.take(self.tile * row)
+        records += LAYER.pack(
+            inputs=inputs,
+            neurons=neurons,
+            width=width,
+            row=row,
+            w_forward=w_forward,
+            w_backward=w_backward,
+            bias=bias,
+            gradient=gradient,
+            bias_gradient=bias_gradient,
+            active=active,
+            saved=saved,
+        )
+        self.parameters.append(
+            ParameterLayout(
                 layer.weight,
                 neurons,
                 inputs,
-                gradient=int(record[n.GRADIENT]),
+                gradient=gradient,
                 gradient_row=width,
-                gradient_turned=True,
-                turned=int(record[n.W_FORWARD]),
-                turned_width=width,
-                copy=int(record[n.W_BACKWARD]),
+                gradient_transposed=True,
+                transposed=w_forward,
+                transposed_width=width,
+                copy=w_backward,
                 copy_width=width_before,
                 copy_panelled=True,
             )
         )
-        self._add_row(layer.bias, int(record[n.BIAS]), int(record[n.BIAS_GRADIENT]))
+        self._add_row(layer.bias, bias, bias_gradient)
         return width
 
     def _add_row(self, parameter: torch.Tensor, copy: int, gradient: int) -> None:
-        row = Piece(parameter, 1, parameter.numel(), gradient, 0, copy=copy, is_matrix=False)
-        self.pieces.append(row)
+        self.parameters.append(
+            ParameterLayout(
+                parameter, 1, parameter.numel(), gradient, 0, copy=copy, is_matrix=False
+            )
+        )
 
 
 def activation_name(policy: ActorCritic) -> str:

@@ -1,4 +1,4 @@
-"""`operant.ppo.kernels.triton.rollout` for Hopper in bfloat16: the kernel of ``rollout.cu``."""
+"""The whole rollout on Hopper GPUs in bfloat16: load and launch the kernel of ``rollout.cu``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from operant.ppo.kernels.hopper.rollout_source import Plan
+from operant.ppo.kernels.hopper.rollout_source import RolloutPlan
 from operant.toolchain.nvrtc import EXACT, Kernels
 
 _POINTERS = (
@@ -34,7 +34,7 @@ class HopperRollout:
         RuntimeError: the compiler or the driver refused, with their words.
     """
 
-    def __init__(self, plan: Plan, device: torch.device) -> None:
+    def __init__(self, plan: RolloutPlan, device: torch.device) -> None:
         self._plan = plan
         self._kernels = Kernels(plan.source, ["rollout"], device, options=EXACT, shared=plan.memory)
         self.hints = torch.zeros(2 * plan.programs, device=device)

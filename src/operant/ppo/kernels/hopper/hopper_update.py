@@ -32,7 +32,7 @@ _ARGUMENT = np.dtype(
 )
 
 
-class Plan(NamedTuple):
+class UpdatePlan(NamedTuple):
     """A kernel and what a launch of it needs."""
 
     source: str
@@ -46,36 +46,36 @@ class Plan(NamedTuple):
 
 
 def update_source(
-    networks: Networks, outputs: int, choices: list[int], constants: dict[str, Any], count: int
-) -> Plan:
+    networks: Networks, outputs: int, categories: list[int], constants: dict[str, Any], count: int
+) -> UpdatePlan:
     """The kernel's text, and what a launch of it needs.
 
     Args:
         networks: padded to one or two panels.
         outputs: columns of the actor's head.
-        choices: how many actions each choice has; empty for numbers.
+        categories: how many each part of a discrete action has; empty for a continuous one.
         constants: those of the Triton kernel, see `train_tiles`.
         count: samples of a rollout.
     """
     inputs = networks.actor
     widths = {width for net in (networks.actor, networks.critic) for width in net.widths}
     assert widths in ({PANEL}, {2 * PANEL}), "all layers are padded to the same width"
-    pieces, numbers = input_pieces(inputs), -(-constants["OBS"] // 4)
+    vectors, numbers = input_vectors(inputs), -(-constants["OBS"] // 4)
     shuffling = permutation(count)
     whole = {
         "WIDTH": inputs.widths[0],
         "IN": _columns(inputs.ones + 1, inputs.inputs),
         "ONES": inputs.ones,
-        "INPUT_PIECES": pieces,
-        "NUMBER_PIECES": numbers,
-        "ROW_PIECES": pieces + numbers,
+        "INPUT_VECTORS": vectors,
+        "NUMBER_VECTORS": numbers,
+        "ROW_VECTORS": vectors + numbers,
         "MINIBATCHES": constants["MINIBATCHES"],
         "BITS": shuffling["BITS"],
         "WALK": int(shuffling["WALK"]),
         "NORMALIZE": int(constants["NORMALIZE"]),
         "ACTIVATION": constants["ACTIVATION"],
         "DISTRIBUTION": constants["DISTRIBUTION"],
-        "PARTS": len(choices) or 1,
+        "PARTS": len(categories) or 1,
         "ACTION": constants["ACTION"],
         "ACTIONS": constants["ACTIONS"],
         "MASK": constants["MASK"],
@@ -110,7 +110,7 @@ def update_source(
     text = [
         wrappers(),
         f"#define NETWORKS {len(described)}",
-        f"#define CHOICES {', '.join(map(str, choices or [1]))}",
+        f"#define CATEGORIES {', '.join(map(str, categories or [1]))}",
         f"#define BLOCKS_A_PROCESSOR {blocks}",
         f"#define MEMORY {used}",
         "#define INFINITY __int_as_float(0x7f800000)",
@@ -119,11 +119,11 @@ def update_source(
         *described,
         files(__package__).joinpath("update.cu").read_text(),
     ]
-    return Plan("\n".join(text), used, len(nets), blocks, 128 * panels)
+    return UpdatePlan("\n".join(text), used, len(nets), blocks, 128 * panels)
 
 
-def input_pieces(net: Network) -> int:
-    """16-byte pieces that a sample's inputs take in bfloat16, the constant one included."""
+def input_vectors(net: Network) -> int:
+    """16-byte vectors that a sample's inputs take in bfloat16, the constant one included."""
     return -(-(net.ones + 1) // 8)
 
 
@@ -131,8 +131,8 @@ def _network(number: int, net: Network, outputs: int, actor: bool, critic: bool)
     depth = len(net.widths)
     matrices, biases = list(net.matrices[1:depth]), list(net.biases[1:depth])
 
-    def place(name: str, places: list[int]) -> str:
-        tests = "".join(f"l == {k + 1} ? {at} : " for k, at in enumerate(places))
+    def offset_of(name: str, offsets: list[int]) -> str:
+        tests = "".join(f"l == {k + 1} ? {at} : " for k, at in enumerate(offsets))
         return f"  static constexpr __device__ int {name}(int l) {{ return {tests}0; }}\n"
 
     values = {
@@ -153,8 +153,8 @@ def _network(number: int, net: Network, outputs: int, actor: bool, critic: bool)
         [
             f"struct Network{number} {{\n",
             *lines,
-            place("matrix", matrices),
-            place("bias", biases),
+            offset_of("matrix", matrices),
+            offset_of("bias", biases),
             "};",
         ]
     )
@@ -166,7 +166,7 @@ def _columns(used: int, padded: int) -> int:
 
 
 def _memory(net: Network, numbers: int, outputs: int, gathers: int, silu: bool) -> int:
-    """What ``Places`` of the kernel adds up to."""
+    """What ``Offsets`` of the kernel adds up to."""
     depth, width = len(net.widths), net.widths[0]
     inputs, head = max(16, net.inputs), max(16, net.head)  # narrow tiles are padded to 16 columns
     tiles = (3 * depth - 2 + depth * silu) * width + 4 * inputs + 2 * head
@@ -182,7 +182,7 @@ class HopperUpdate:
         RuntimeError: the compiler or the driver refused, with their words.
     """
 
-    def __init__(self, plan: Plan, device: torch.device) -> None:
+    def __init__(self, plan: UpdatePlan, device: torch.device) -> None:
         self._kernels = Kernels(
             plan.source,
             ["train_networks"],

@@ -13,48 +13,48 @@ import math
 
 from numba import float32 as f32
 from numba import float64 as f64
-from numba import int32 as i32
 from numba import int64 as i64
 from numba import njit
 from numba import uint64 as u64
 
 from operant.compiler.runtime.intrinsics import at, atomic_add, atomic_store, call_address, shifted
 from operant.ppo.kernels.cpu import layout as n
-from operant.ppo.kernels.cpu import table as t
 from operant.ppo.kernels.cpu.chunks import chunk_bounds
+from operant.ppo.kernels.cpu.compiled_function import compiled
+from operant.ppo.kernels.cpu.kernel_arguments import ARGUMENTS
+from operant.ppo.kernels.cpu.record import record_at
 from operant.ppo.kernels.cpu.simd import LANES
-from operant.ppo.kernels.cpu.unit import Unit
 from operant.ppo.kernels.cpu.waiting import wait_for
 
 
 @njit(nogil=True, error_model="numpy")
-def _set_options(table, minibatch, options):
+def _set_options(args, minibatch, options):
     """The loss's numbers for a minibatch; advantages are normalised by its moments."""
-    values, chunks = at(u64(table[t.OPTION_VALUES]), f32), table[t.CHUNKS]
-    start, size, _, _ = chunk_bounds(table, minibatch, 0)
+    values, chunks = args.option_values, args.chunks
+    start, size, _, _ = chunk_bounds(args, minibatch, 0)
     for k in (n.CLIP, n.VALUE_CLIP, n.VALUE_COEF, n.ENTROPY_COEF):
         options[k] = values[k]
     options[n.SHARE] = f32(1 / f64(size))
     options[n.MEAN], options[n.INVERSE_STD] = f32(0), f32(1)
     if values[n.NORMALIZE_ADVANTAGE] != 0:
-        moments = shifted(at(u64(table[t.MOMENTS]), f64), n.MOMENTS * minibatch * chunks)
+        moments = shifted(args.moments, n.MOMENTS * minibatch * chunks)
         first, second = f64(0), f64(0)
         for k in range(chunks):
             first += moments[n.MOMENTS * k]
             second += moments[n.MOMENTS * k + 1]
-        sample = at(u64(table[t.ORDER]), i32)[start]
+        sample = args.order[start]
         mean = first / size
         variance = max(second / size - mean * mean, 0.0)
-        options[n.MEAN] = f32(f64(at(u64(table[t.ADVANTAGE]), f32)[sample]) + mean)
+        options[n.MEAN] = f32(f64(args.advantage[sample]) + mean)
         options[n.INVERSE_STD] = f32(1 / (math.sqrt(variance) + 1e-8))
 
 
 @njit(nogil=True, error_model="numpy")
-def _gather(table, order, count, rows, x, data):
+def _gather(args, order, count, rows, x, data):
     """Inputs ``x[rows, X_ROW]`` and ``data[:, TILE]`` of the samples ``order[:count]``."""
-    samples, row = at(u64(table[t.SAMPLES]), f32), table[t.SAMPLE_ROW]
-    x_row, tile, known = table[t.X_ROW], table[t.TILE], table[t.SAMPLE_DATA]
-    entries = table[t.PARTS] + n.DATA_ROWS + table[t.MASK_ROWS]
+    samples, row = at(u64(args.samples), f32), args.sample_row
+    x_row, tile, known = args.x_row, args.tile, args.sample_data
+    entries = args.parts + n.DATA_ROWS + args.mask_rows
     for i in range(count):
         sample = shifted(samples, i64(order[i]) * row)
         for k in range(known):
@@ -67,58 +67,56 @@ def _gather(table, order, count, rows, x, data):
 
 
 @njit(nogil=True, error_model="numpy")
-def _train_chunk(table, minibatch, chunk, scratch_address, table_address):
-    """The gradient of a chunk, and its figures, in memory of its own."""
-    tile, nets, size = table[t.TILE], table[t.NETS], table[t.GRADIENT_SIZE]
-    gradient_address = table[t.GRADIENTS] + 4 * chunk * size
-    figures_address = table[t.FIGURE_SUMS] + 8 * chunk * n.NUMBERS
-    gradient, figures = at(u64(gradient_address), f32), at(u64(figures_address), f64)
+def _train_chunk(args, minibatch, chunk, scratch_address, args_address):
+    """The gradient of a chunk, and its metrics, in memory of its own."""
+    tile, nets, size = args.tile, args.nets, args.gradient_size
+    gradient_address = args.gradients + 4 * chunk * size
+    metrics_address = args.metric_sums + 8 * chunk * n.METRIC_COUNT
+    gradient, metrics = at(u64(gradient_address), f32), at(u64(metrics_address), f64)
     scratch = at(u64(scratch_address), f32)
-    x, x_row = shifted(scratch, table[t.SCRATCH_X]), table[t.X_ROW]
-    x_address = scratch_address + 4 * table[t.SCRATCH_X]
-    data = shifted(scratch, table[t.SCRATCH_DATA])
+    x, x_row = shifted(scratch, args.scratch_x), args.x_row
+    x_address = scratch_address + 4 * args.scratch_x
+    data = shifted(scratch, args.scratch_data)
     for k in range(size):
         gradient[k] = f32(0)
-    for k in range(n.NUMBERS):
-        figures[k] = f64(0)
-    _set_options(table, minibatch, shifted(scratch, table[t.SCRATCH_OPTIONS]))
-    start, _, lo, hi = chunk_bounds(table, minibatch, chunk)
+    for k in range(n.METRIC_COUNT):
+        metrics[k] = f64(0)
+    _set_options(args, minibatch, shifted(scratch, args.scratch_options))
+    start, _, lo, hi = chunk_bounds(args, minibatch, chunk)
     for first in range(lo, hi, tile):
         count = min(tile, hi - first)
         rows = (count + LANES - 1) // LANES * LANES
-        _gather(table, shifted(at(u64(table[t.ORDER]), i32), start + first), count, rows, x, data)
-        if table[t.ENCODING] == n.ONE_HOT:
-            call_address(u64(table[t.SPREAD]), (x_address, count, table_address))
+        _gather(args, shifted(args.order, start + first), count, rows, x, data)
+        if args.encoding == n.ONE_HOT:
+            call_address(args.expand_one_hot, (x_address, count, args_address))
         for k in range(nets):
-            net = table[t.ACTOR] if k == 0 else table[t.CRITIC]
-            arguments = (net, x_address, x_row, rows, scratch_address, table_address)
-            call_address(u64(table[t.FORWARD]), arguments)
+            net = args.actor if k == 0 else args.critic
+            arguments = (net, x_address, x_row, rows, scratch_address, args_address)
+            call_address(args.forward, arguments)
         call_address(
-            u64(table[t.LOSS]),
-            (count, rows, scratch_address, gradient_address, figures_address, table_address),
+            args.loss,
+            (count, rows, scratch_address, gradient_address, metrics_address, args_address),
         )
         for k in range(nets):
-            net = table[t.ACTOR] if k == 0 else table[t.CRITIC]
+            net = args.actor if k == 0 else args.critic
             call_address(
-                u64(table[t.BACKWARD]),
-                (net, x_address, x_row, rows, scratch_address, gradient_address, table_address),
+                args.backward,
+                (net, x_address, x_row, rows, scratch_address, gradient_address, args_address),
             )
 
 
-@Unit
-def train_epoch(worker, table_address):
+@compiled
+def train_epoch(worker, args_address):
     """Work on an epoch until it is done; every thread of a team calls this."""
-    table = at(u64(table_address), i64)
-    control, chunks = at(u64(table[t.CONTROL]), i64), table[t.CHUNKS]
-    minibatches = table[t.MINIBATCHES]
-    scratch = table[t.SCRATCH] + 4 * worker * table[t.SCRATCH_SIZE]
+    args = record_at(ARGUMENTS, args_address)
+    control, chunks = args.control, args.chunks
+    minibatches = args.minibatches
+    scratch = args.scratch + 4 * worker * args.scratch_size
     while True:
         claimed = atomic_add(control, n.ORDER_CLAIMS, 1)
         if claimed >= minibatches * chunks:
             break
-        call_address(
-            u64(table[t.ORDER_CHUNK]), (claimed // chunks, claimed % chunks, table_address)
-        )
+        call_address(args.order_chunk, (claimed // chunks, claimed % chunks, args_address))
         atomic_add(control, n.ORDER_DONE, 1)
     wait_for(control, n.ORDER_DONE, minibatches * chunks)
     for minibatch in range(minibatches):
@@ -127,9 +125,9 @@ def train_epoch(worker, table_address):
             claimed = atomic_add(control, claims, 1)
             if claimed >= chunks:
                 break
-            _train_chunk(table, minibatch, claimed, scratch, table_address)
+            _train_chunk(args, minibatch, claimed, scratch, args_address)
             if atomic_add(control, claims + n.LINE, 1) == chunks - 1:
-                call_address(u64(table[t.FINISH]), (minibatch, table_address))
+                call_address(args.finish, (minibatch, args_address))
                 atomic_store(control, n.APPLIED, minibatch + 1)
         wait_for(control, n.APPLIED, minibatch + 1)
     return 0

@@ -13,12 +13,12 @@ import operant
 from operant.compiler.emit.numba_kernels import kernels_source
 from operant.compiler.spec.rules import Rules
 from operant.envs import CartPole
-from operant.ppo.kernels.cpu import compiled
+from operant.ppo.kernels.cpu import compilation
 from operant.toolchain import reached_code
 from operant.toolchain.generated_modules import module_path
 
 ROOT = Path(operant.__file__).parent
-HERE = Path(compiled.__file__).parent
+HERE = Path(compilation.__file__).parent
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ def file_of(module: str) -> Path | None:
 
 def compiled_files() -> list[Path]:
     """Files with entry points, and all of Operant's that these import, and so on."""
-    return closure([path for path in HERE.glob("*.py") if "\n@Unit\n" in path.read_text()])
+    return closure([path for path in HERE.glob("*.py") if "\n@compiled\n" in path.read_text()])
 
 
 def closure(waiting: list[Path]) -> list[Path]:
@@ -87,37 +87,39 @@ def changed(monkeypatch: pytest.MonkeyPatch, file: str) -> None:
 def test_the_files_are_those_one_would_expect() -> None:
     expected = {"compiler/runtime/intrinsics.py", "ppo/closed_form.py"}
     assert expected | {"compiler/runtime/numba_philox.py"} <= set(FILES)
-    assert {f"ppo/kernels/cpu/{name}.py" for name in ("blocks", "layout", "unit")} <= set(FILES)
+    assert {
+        f"ppo/kernels/cpu/{name}.py" for name in ("blocks", "record", "layout", "compiled_function")
+    } <= set(FILES)
 
 
-@pytest.mark.parametrize("file", sorted({*compiled._FILE_OF.values(), "forward", "backward"}))
-def test_what_a_unit_reaches_is_what_it_imports(file: str) -> None:
-    module = f"{compiled.__package__}.{file}"
+@pytest.mark.parametrize("file", sorted({*compilation._FILES, "forward", "collect", "train_epoch"}))
+def test_what_a_function_reaches_is_what_it_imports(file: str) -> None:
+    module = f"{compilation.__package__}.{file}"
     assert reached_code.reached_files([module]) == closure([HERE / f"{file}.py"])
 
 
-def _file_of(unit: str) -> Path:
-    return HERE / f"{compiled._FILE_OF.get(unit, unit)}.py"
+def _file_of(name: str) -> Path:
+    return HERE / f"{compilation._FILE_OF.get(name, name)}.py"
 
 
-@pytest.mark.parametrize("unit", ["forward", "collect", "train_epoch", "sample_gaussian"])
-def test_a_unit_is_compiled_again_when_anything_it_reaches_changes(
-    monkeypatch: pytest.MonkeyPatch, unit: str
+@pytest.mark.parametrize("name", ["forward", "collect", "train_epoch", "sample_gaussian"])
+def test_a_function_is_compiled_again_when_anything_it_reaches_changes(
+    monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Numba looks at a unit's own file alone."""
-    before = module_path(*compiled._source(unit))
-    assert module_path(*compiled._source(unit)) == before
-    reached = {str(path.relative_to(ROOT)) for path in closure([_file_of(unit)])}
+    """Numba looks at a function's own file alone."""
+    before = module_path(*compilation._source(name))
+    assert module_path(*compilation._source(name)) == before
+    reached = {str(path.relative_to(ROOT)) for path in closure([_file_of(name)])}
     assert "compiler/runtime/intrinsics.py" in reached
     for file in sorted(reached):
         with monkeypatch.context() as patch:
             changed(patch, file)
-            assert module_path(*compiled._source(unit)) != before, file
-            assert not compiled._is_cached(unit)
+            assert module_path(*compilation._source(name)) != before, file
+            assert not compilation._is_cached(name)
     for file in set(FILES) - reached:
         with monkeypatch.context() as patch:
             changed(patch, file)
-            assert module_path(*compiled._source(unit)) == before, file
+            assert module_path(*compilation._source(name)) == before, file
 
 
 def test_kernels_of_environments_are_compiled_again_too(monkeypatch: pytest.MonkeyPatch) -> None:
