@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 import operant
+from operant.envs.prospector import belt, ship
+from operant.envs.prospector import prospector as game
 from operant.envs.prospector.pilots import greedy_pilot, play, random_pilot
-from operant.envs.prospector.prospector import FINE, SEASON, Prospector, belt, ship
-from operant.envs.prospector.prospector import prospector as game
+from operant.envs.prospector.prospector import FINE, SEASON, Prospector
 
 GOLDEN = {
     ("reference", 0): "6f517b37c3d9e6f48045907ced32273c9966744a467f0e1a27057cfddd0c39d7",

@@ -17,7 +17,8 @@ from operant.cli import main
 from operant.cli.play import make_app
 from operant.cli.target import load_env
 from operant.envs.classic.cartpole import CartPole
-from operant.envs.prospector.prospector import SEASON, Prospector, belt
+from operant.envs.prospector import belt
+from operant.envs.prospector.prospector import SEASON, Prospector
 from operant.envs.prospector.ship import CLOCK, HULL, PLACE, SURVEYED
 from operant.play.app import KEYS, Picture, PlayApp, shrunk_row
 from operant.play.prospector import MENUS, ProspectorApp, changes, keys_of

@@ -6,13 +6,13 @@ import textwrap
 import tomllib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from operant.ppo.config import Config, dotted_name, flattened, option_names
 from operant.runs.safe_toml import LARGEST_BYTES, parse_toml
 from operant.toolchain.files import read_bounded
+from operant.vector.registry import known_env
 
 _COLUMNS, _COMMENTS_AT = 80, 35
 
@@ -63,13 +63,22 @@ def parsed_config(data: bytes, name: str) -> dict[str, Any]:
 
 
 def shipped_config(env_id: str) -> dict[str, Any]:
-    """The tuned values for an environment, by dotted name; empty where there are none."""
-    name = env_id.removeprefix("operant:").removeprefix("operant/")
-    file = resources.files("operant.ppo").joinpath("configs", f"{name}.toml")
-    with suppress(OSError):  # a name too long for a file
-        if "/" not in name and "\\" not in name and file.is_file():
-            return parsed_config(file.read_bytes(), f"the shipped configuration of {name}")
-    return {}
+    """The tuned values for an environment, by dotted name: ``training`` of its class.
+
+    Empty where there are none, also for an unknown id and for what a class inherits.
+
+    Raises:
+        ValueError: an unknown name or a bad value; the message has the environment's.
+    """
+    env = known_env(env_id)
+    values = {} if env is None else vars(env).get("training", {})
+    try:
+        if not isinstance(values, Mapping):
+            raise ValueError(f"training must be a dict such as {{'ppo.gamma': 0.98}}, got {values}")
+        Config().replaced_sections(values)
+    except ValueError as error:
+        raise ValueError(f"the shipped configuration of {env_id}: {error}") from None
+    return dict(values)
 
 
 def resolved(env_id: str, *layers: Mapping[str, Any]) -> Config:
