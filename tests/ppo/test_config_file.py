@@ -73,7 +73,13 @@ def _with_a_possible_rollout(values: dict[str, Any]) -> dict[str, Any]:
     envs = min(values["env.num_envs"], 2**31)
     steps = min(values["ppo.num_steps"], 2**31 // envs)
     minibatches = min(values["ppo.minibatches"], envs * steps)
-    changes = {"env.num_envs": envs, "ppo.num_steps": steps, "ppo.minibatches": minibatches}
+    changes: dict[str, Any] = {
+        "env.num_envs": envs,
+        "ppo.num_steps": steps,
+        "ppo.minibatches": minibatches,
+    }
+    if values["env.impl"] != "auto":
+        changes["env.backend"] = "auto"  # the two must agree
     return values | changes
 
 

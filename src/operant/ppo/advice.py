@@ -18,6 +18,7 @@ OPTIONS = {
     "ent_coef": "ppo.entropy_coef",
     "entropy_coeff": "ppo.entropy_coef",
     "env_id": "env.id",
+    "env_impl": "env.impl",
     "env_kwargs": "env.params",
     "eps": "ppo.adam_eps",
     "eps_clip": "ppo.clip",
@@ -50,6 +51,7 @@ OPTIONS = {
     "num_timesteps": "run.total_steps",
     "num_workers": "env.workers",
     "policy_kwargs": "policy.hidden",
+    "ppo_env_impl": "env.impl",
     "random_state": "run.seed",
     "rollout_length": "ppo.num_steps",
     "rollout_steps": "ppo.num_steps",
@@ -63,6 +65,9 @@ OPTIONS = {
     "vf_loss_coeff": "ppo.value_coef",
 }
 """Names of options elsewhere, and ours."""
+
+ALIASES = {"ppo_env_impl": "env.impl"}
+"""Those that mean the same as ours, value for value: accepted, with a warning."""
 
 _NOTES = {
     "anneal_lr": "'linear' or 'constant'",

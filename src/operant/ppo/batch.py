@@ -10,11 +10,11 @@ from torch import nn
 
 from operant.compiler.spec.native_rules import is_native
 from operant.lang.env import Env
-from operant.ppo.config import Config, dotted_name
+from operant.ppo.config import Config, EnvConfig, dotted_name
 from operant.ppo.config_file import resolved
 from operant.toolchain.gpus import why_not_cuda
 from operant.vector.base import BaseVecEnv
-from operant.vector.choose_backend import host_backend
+from operant.vector.choose_backend import backend_of, host_backend
 from operant.vector.foreign import not_an_env
 from operant.vector.registry import get_env, id_of
 
@@ -95,7 +95,7 @@ def make_env(config: Config, env: str | type[Env] | BaseVecEnv, device: torch.de
     return make(
         env,
         wanted.num_envs,
-        backend=backend_for(wanted.backend, device, env),
+        backend=backend_for(wanted, device, env),
         workers=wanted.workers,
         autoreset_mode=AutoresetMode.SAME_STEP,
         copy=False,
@@ -104,17 +104,23 @@ def make_env(config: Config, env: str | type[Env] | BaseVecEnv, device: torch.de
     )
 
 
-def backend_for(name: str, device: torch.device, env: str | type[Env]) -> str:
-    """The backend that a configuration means for `env`: ``"auto"`` is on `device` where it can."""
-    if name == "auto" and is_native(get_env(env) if isinstance(env, str) else env):
-        return "native"
+def backend_for(wanted: EnvConfig, device: torch.device, env: str | type[Env]) -> str:
+    """The backend that a configuration means for `env`: ``"auto"`` is on `device` where it can.
+
+    Raises:
+        ValueError: an implementation that `env` does not have.
+    """
+    cls = get_env(env) if isinstance(env, str) else env
+    name = wanted.backend
+    if wanted.impl == "reference" or (name == "auto" and is_native(cls)):
+        return backend_of(name, "reference" if wanted.impl == "reference" else "native", cls)
     if name == "cuda":
         return f"cuda:{device.index or 0}"
     if name != "auto":
         return name
     if device.type == "cuda" and why_not_cuda() is None:
         return f"cuda:{device.index or 0}"
-    return host_backend()
+    return "cpu" if wanted.impl == "native" else host_backend()
 
 
 def _with_batch(given: dict[str, Any], env: BaseVecEnv) -> dict[str, Any]:
@@ -128,6 +134,7 @@ def _with_batch(given: dict[str, Any], env: BaseVecEnv) -> dict[str, Any]:
     described = {
         "env.num_envs": env.num_envs,
         "env.backend": env.backend,
+        "env.impl": given.get("env.impl", "auto"),  # `Config` says if the backend is another
         "env.workers": env.workers,
         "env.max_episode_steps": 0 if env.max_episode_steps == own else env.max_episode_steps or 0,
         "env.params": params,

@@ -9,18 +9,20 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any, get_type_hints
 
 from operant.models.names import ACTIVATION_NAMES, LOG_STD_RANGE
-from operant.ppo.advice import known_as
+from operant.ppo.advice import ALIASES, known_as
 
 SCHEDULES = ("constant", "linear", "cosine")
 ENGINES = ("auto", "eager", "graph", "fused")
 COMPILE = ("auto", "off", "on", "max")
 PRECISIONS = ("auto", "fp32", "tf32", "bf16", "fp16")
+IMPLEMENTATIONS = ("auto", "reference", "native")
 BACKENDS = ("auto", "reference", "cpu", "cuda", "native")
 _PARAMS = "env.params."
 
@@ -60,6 +62,9 @@ class EnvConfig(_Checked):
     id: str = option("", "environment: an id, file.py:Class or libgame.so")
     num_envs: int = option(64, "environments that step together", least=1)
     backend: str = option("auto", "what runs them", choices=BACKENDS)
+    impl: str = option(
+        "auto", "reference: plain Python; native: compiled, on any backend", choices=IMPLEMENTATIONS
+    )
     workers: int = option(1, "threads that step them", least=1)
     max_episode_steps: int = option(0, "truncate after so many; 0: the environment's own", least=0)
     params: Mapping[str, Any] = option({}, "parameters of the environment")
@@ -158,6 +163,11 @@ class Config:
                 f"ppo.minibatches is {self.ppo.minibatches}, but a rollout has only {batch} "
                 f"samples (env.num_envs {self.env.num_envs} x ppo.num_steps {self.ppo.num_steps})"
             )
+        impl, backend = self.env.impl, self.env.backend
+        if "auto" not in (impl, backend) and (impl == "reference") != (backend == "reference"):
+            raise ValueError(
+                f"env.impl is {impl!r}, but env.backend is {backend!r}: leave one of them 'auto'"
+            )
 
     def replaced(self, values: Mapping[str, Any]) -> Config:
         """A copy with values replaced by dotted name, such as ``{"ppo.clip": 0.1}``.
@@ -234,7 +244,8 @@ def option_names() -> dict[str, str]:
 def dotted_name(key: str) -> str:
     """The dotted name of a field, from that or from its last part alone (these are unique).
 
-    ``env.params.NAME`` is a name too, whatever NAME is: only the environment knows.
+    ``env.params.NAME`` is a name too, whatever NAME is: only the environment knows. A name of
+    `ALIASES` is accepted with a warning.
 
     Raises:
         ValueError: unknown; the message has what it is called here, or the nearest one.
@@ -245,6 +256,9 @@ def dotted_name(key: str) -> str:
     for name in names:
         if name.partition(".")[2] == key:
             return name
+    if key in ALIASES:
+        warnings.warn(f"{key} is called {ALIASES[key]} here", stacklevel=2)
+        return ALIASES[key]
     elsewhere = known_as(key)
     if elsewhere is not None:
         raise ValueError(f"there is no option {key!r}; {elsewhere}")
