@@ -21,8 +21,8 @@ if (
 ):
     del sys.path[0]  # of `python -m operant`: the folder one stands in, which may be anyone's
 
+from operant.envs import register  # and with it every environment's id, for Gymnasium
 from operant.lang.env import definition_checks
-from operant.vector.registry import register, register_built_in
 from operant.version import __version__
 
 if TYPE_CHECKING:
@@ -69,7 +69,6 @@ def _check_definition(env: type[Any]) -> None:
 
 
 definition_checks.append(_check_definition)
-register_built_in()
 
 
 def __getattr__(name: str) -> Any:

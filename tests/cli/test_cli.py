@@ -68,7 +68,7 @@ def test_envs_lists_everything(cli: Cli) -> None:
     for row in data["envs"]:
         assert row["id"] in text
         assert row["backends"] == ["reference", "cpu"]
-    cartpole = data["envs"][0]
+    cartpole = next(row for row in data["envs"] if row["id"] == "CartPole-v1")
     assert cartpole["action_space"] == "Discrete(2)"
     assert cartpole["params"]["gravity"] == 9.8
 

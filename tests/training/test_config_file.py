@@ -14,7 +14,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-import operant.ppo
+from operant.envs import env_ids, get_env
+from operant.envs.classic.cartpole import CartPole
 from operant.ppo.config import Config
 from operant.ppo.config_file import (
     parsed_settings,
@@ -24,6 +25,7 @@ from operant.ppo.config_file import (
     to_toml,
 )
 from operant.training import config_file
+from operant.vector import registry
 
 
 def parsed_config(data: bytes, name: str) -> dict[str, Any]:
@@ -77,7 +79,13 @@ def _with_a_possible_rollout(values: dict[str, Any]) -> dict[str, Any]:
     envs = min(values["env.num_envs"], 2**31)
     steps = min(values["ppo.num_steps"], 2**31 // envs)
     minibatches = min(values["ppo.minibatches"], envs * steps)
-    changes = {"env.num_envs": envs, "ppo.num_steps": steps, "ppo.minibatches": minibatches}
+    changes: dict[str, Any] = {
+        "env.num_envs": envs,
+        "ppo.num_steps": steps,
+        "ppo.minibatches": minibatches,
+    }
+    if values["env.impl"] != "auto":
+        changes["env.backend"] = "auto"  # the two must agree
     return values | changes
 
 
@@ -329,21 +337,23 @@ def test_layers_with_mistakes() -> None:
 
 
 # Shipped ------------------------------------------------------------------------------------
-SHIPPED = sorted(Path(operant.ppo.__file__).with_name("configs").glob("*.toml"))
+SHIPPED = [env_id for env_id in env_ids() if "training" in vars(get_env(env_id))]
 
 
-@pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
-def test_shipped_configurations(file: Path) -> None:
-    values = read_config(file)
+@pytest.mark.parametrize("env_id", SHIPPED)
+def test_shipped_configurations(env_id: str) -> None:
+    values = dict(get_env(env_id).training)
     assert values
-    assert shipped_config(file.stem) == values
-    assert (
-        shipped_config(f"operant/{file.stem}") == shipped_config(f"operant:{file.stem}") == values
-    )
-    config = resolved(file.stem)
-    assert config.env.id == file.stem
-    assert config == Config().replaced({**values, "env.id": file.stem})
-    assert resolved(file.stem, {"ppo.gamma": 0.123}).ppo.gamma == 0.123
+    assert shipped_config(env_id) == values
+    assert shipped_config(f"operant/{env_id}") == shipped_config(f"operant:{env_id}") == values
+    config = resolved(env_id)
+    assert config.env.id == env_id
+    assert config == Config().replaced({**values, "env.id": env_id})
+    assert resolved(env_id, {"ppo.gamma": 0.123}).ppo.gamma == 0.123
+
+
+def test_every_environment_of_the_library_has_a_configuration() -> None:
+    assert set(SHIPPED) >= set(registry._DECLARED)
 
 
 @pytest.mark.parametrize(
@@ -353,11 +363,36 @@ def test_nothing_is_shipped_for_other_names(env_id: str) -> None:
     assert shipped_config(env_id) == {}
 
 
+@pytest.mark.parametrize(
+    ("training", "text"),
+    [
+        ({"ppo.clip": "x"}, r"ppo\.clip must be a finite number, got 'x'"),
+        ({"ppo.clipp": 0.1}, r"there is no option 'ppo\.clipp'; did you mean ppo\.clip\?"),
+        ([3], r"training must be a dict such as {'ppo\.gamma': 0\.98}, got \[3\]"),
+    ],
+)
 def test_a_damaged_shipped_configuration_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    training: Any, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "configs").mkdir()
-    (tmp_path / "configs" / "X-v0.toml").write_text("[ppo]\nclip = 'x'")
-    monkeypatch.setattr(config_file.resources, "files", lambda package: tmp_path)
-    with pytest.raises(ValueError, match=r"the shipped configuration of X-v0: ppo\.clip"):
+    class Cart(CartPole):
+        pass
+
+    Cart.training = training
+    monkeypatch.setitem(registry._REGISTERED, "X-v0", Cart)
+    with pytest.raises(ValueError, match=rf"^the shipped configuration of operant/X-v0: {text}$"):
         shipped_config("operant/X-v0")
+
+
+def test_the_values_of_a_class_that_was_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Heir(CartPole):
+        pass
+
+    class Tuned(CartPole):
+        training = {"ppo.gamma": 0.5}
+
+    monkeypatch.setitem(registry._REGISTERED, "Heir-v0", Heir)
+    monkeypatch.setitem(registry._REGISTERED, "Tuned-v0", Tuned)
+    assert shipped_config("Heir-v0") == {}, "CartPole's were not chosen for it"
+    assert resolved("Tuned-v0").ppo.gamma == 0.5
+    shipped_config("Tuned-v0")["ppo.gamma"] = 0.1
+    assert resolved("Tuned-v0").ppo.gamma == 0.5, "a copy was given out"

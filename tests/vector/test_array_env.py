@@ -449,8 +449,30 @@ def test_impl() -> None:
             ValueError, match="impl must be 'reference', 'native' or 'auto', got 'C'"
         ):
             maker(Grid, 2, impl="C")
-        with pytest.raises(ValueError, match="impl='native' is backend='cpu', but backend='refer"):
-            maker(Grid, 2, impl="native", backend="reference")
+        for impl, backend, meant in (
+            ("native", "reference", "the compiled implementation"),
+            ("reference", "cpu", "plain Python"),
+        ):
+            with pytest.raises(ValueError) as caught:
+                maker(Grid, 2, impl=impl, backend=backend)
+            assert str(caught.value) == (
+                f"impl={impl!r} is {meant}, but backend={backend!r} was given; leave one out"
+            )
+        assert maker(Grid, 2, impl="auto", backend="reference").backend == "reference"
+
+
+def test_the_compiled_implementation_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``impl="native"`` is compiled code, on whichever backend; alone it is the host's."""
+    asked = []
+    monkeypatch.setattr("operant.vector.make._on_card", lambda *given: asked.append(given))
+    monkeypatch.setattr("operant.vector.make.why_not_cuda", lambda: None)
+    monkeypatch.setattr("operant.vector.make.interpreted", lambda: False)
+    operant.make(Grid, 2, impl="native", backend="cuda:1", seed=3)
+    assert asked == [(Grid, 2, "cuda:1", {"seed": 3})]
+    for impl in ("native", "auto"):
+        assert operant.make(Grid, 2, impl=impl).backend == "cpu"
+    with pytest.raises(ValueError, match="impl='reference' is plain Python, but backend='cuda'"):
+        operant.make(Grid, 2, impl="reference", backend="cuda")
 
 
 BROKEN = {

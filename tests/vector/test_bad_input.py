@@ -375,7 +375,7 @@ def test_bad_options(options: dict[str, Any], kind: type[Exception], message: st
         ("CartPole", "unknown environment 'CartPole'; did you mean CartPole-v1"),
         ("CartPole-v2", "unknown environment 'CartPole-v2'; did you mean CartPole-v1"),
         ("operant/Pendulum", "unknown environment 'operant/Pendulum'; did you mean Pendulum-v1"),
-        ("", "unknown environment ''; there are CartPole-v1, MountainCar-v0, "),
+        ("", "unknown environment ''; there are Acrobot-v1, CartPole-v1, "),
     ],
 )
 def test_unknown_ids_name_the_nearest(env_id: str, message: str) -> None:

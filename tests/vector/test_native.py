@@ -218,10 +218,12 @@ def test_the_native_backend_and_no_other(walk: type[operant.Env]) -> None:
     assert env.compiled is not None
     for name in ("cpu", "reference", "cuda"):
         with pytest.raises(
-            ValueError, match=f"which backend 'native' plays and no other; got '{name}"
+            ValueError, match=f"which backend 'native' runs and no other; got '{name}"
         ):
             operant.make(walk, 3, backend=name)
-    with pytest.raises(ValueError, match="for an environment in Python use 'cpu'"):
+    with pytest.raises(ValueError, match="is a game in C, which has no reference implementation"):
+        operant.make(walk, 3, impl="reference")
+    with pytest.raises(ValueError, match="in Python write impl='native' or backend='cpu'"):
         operant.make("CartPole-v1", backend="native")
     with pytest.raises(TypeError, match="Walk has no parameter 'gravity'"):
         operant.make(walk, 3, gravity=1.0)

@@ -14,13 +14,7 @@ from operant.lang import randint, to_float, where
 BACKENDS = ("reference", "cpu")
 MODES = ("NextStep", "SameStep", "Disabled")
 N = 70
-BUILT_IN = (
-    "CartPole-v1",
-    "MountainCar-v0",
-    "MountainCarContinuous-v0",
-    "Pendulum-v1",
-    "Acrobot-v1",
-)
+BUILT_IN = operant.envs.env_ids()
 COMMON = {
     "steps": np.int32,
     "episode_return": np.float32,

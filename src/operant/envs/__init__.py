@@ -1,71 +1,53 @@
 """The environments, one a file, and their vector classes.
 
 ``operant.envs.CartPole`` holds the rules; ``operant.envs.CartPoleVecEnv(num_envs, workers=1)`` runs
-a batch. Both are loaded when first named.
+a batch. Both are loaded when first named. A file of a family's folder whose class has an ``env_id``
+is all that a new one takes.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from operant.vector.registry import env_ids, get_env, register
+from operant.envs.declarations import declarations
+from operant.vector.registry import declare, env_ids, get_env, register
 
-if TYPE_CHECKING:
-    from operant.envs.classic.acrobot import Acrobot
-    from operant.envs.classic.cartpole import CartPole
-    from operant.envs.classic.mountain_car import MountainCar
-    from operant.envs.classic.mountain_car_continuous import MountainCarContinuous
-    from operant.envs.classic.pendulum import Pendulum
-    from operant.envs.classic.vec_envs import (
-        AcrobotVecEnv,
-        CartPoleVecEnv,
-        MountainCarContinuousVecEnv,
-        MountainCarVecEnv,
-        PendulumVecEnv,
-    )
-    from operant.envs.prospector.prospector import Prospector
-    from operant.lang.env import Env
+_DECLARED = {one.name: one for one in declarations(__path__, __name__)}
+_VECTOR = "VecEnv"
+declare(_DECLARED.values())
 
-_MODULES = {
-    "Env": "operant.lang.env",
-    "CartPole": "operant.envs.classic.cartpole",
-    "MountainCar": "operant.envs.classic.mountain_car",
-    "MountainCarContinuous": "operant.envs.classic.mountain_car_continuous",
-    "Pendulum": "operant.envs.classic.pendulum",
-    "Acrobot": "operant.envs.classic.acrobot",
-    "Prospector": "operant.envs.prospector.prospector",
-    "CartPoleVecEnv": "operant.envs.classic.vec_envs",
-    "MountainCarVecEnv": "operant.envs.classic.vec_envs",
-    "MountainCarContinuousVecEnv": "operant.envs.classic.vec_envs",
-    "PendulumVecEnv": "operant.envs.classic.vec_envs",
-    "AcrobotVecEnv": "operant.envs.classic.vec_envs",
-}
-
-__all__ = [
-    "Acrobot",
-    "AcrobotVecEnv",
-    "CartPole",
-    "CartPoleVecEnv",
-    "Env",
-    "MountainCar",
-    "MountainCarContinuous",
-    "MountainCarContinuousVecEnv",
-    "MountainCarVecEnv",
-    "Pendulum",
-    "PendulumVecEnv",
-    "Prospector",
-    "env_ids",
-    "get_env",
-    "register",
-]
+__all__ = ["Env", "env_ids", "get_env", "register"]
+__all__ += [name + kind for name in _DECLARED for kind in ("", _VECTOR)]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return getattr(import_module(_MODULES[name]), name)
+    if name == "Env":
+        return import_module("operant.lang.env").Env
+    if name in _DECLARED:
+        return getattr(import_module(_DECLARED[name].module), name)
+    if name.endswith(_VECTOR) and name.removesuffix(_VECTOR) in _DECLARED:
+        return globals().setdefault(name, _vector_class(name))  # pickle finds the same one again
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+def _vector_class(name: str) -> type:
+    """The class ``CartPoleVecEnv``: a `VecEnv` that knows which environment it runs."""
+    from operant.vector.env import VecEnv
+
+    env_id = _DECLARED[name.removesuffix(_VECTOR)].env_id
+
+    def __init__(self: Any, num_envs: int = 1, workers: int | str = 1, **options: Any) -> None:  # noqa: N807
+        VecEnv.__init__(self, self.env_class, num_envs, workers=workers, **options)
+
+    body = {
+        "__doc__": f"A batch of {env_id}; options as in `operant.VecEnv`.",
+        "__init__": __init__,
+        "__module__": __name__,
+        "env_class": get_env(env_id),
+    }
+    return type(name, (VecEnv,), body)

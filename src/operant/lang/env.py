@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 
@@ -40,6 +40,12 @@ class Env:
     """Steps after which an episode is truncated; None for no limit."""
     reward_threshold: ClassVar[float | None] = None
     """Mean return at which the task counts as solved."""
+    env_id: ClassVar[str] = ""
+    """The id of an environment that comes with the library, such as ``"CartPole-v1"``, read from
+    its file in ``operant/envs``. For one of your own there is `operant.register`."""
+    training: ClassVar[Mapping[str, Any]] = {}
+    """Options of the training by dotted name, such as ``{"ppo.gamma": 0.98}``: what a run of this
+    environment, named by its id, starts from. Not inherited."""
     random_numbers: ClassVar[int] = 4
     """How many uniform numbers ``random`` holds."""
     render_size: ClassVar[tuple[int, int]] = (600, 400)

@@ -41,8 +41,9 @@ from operant.envs.prospector.belt import (
     UPGRADES,
     WAIT,
 )
-from operant.envs.prospector.prospector import SEASON, seen_ore
+from operant.envs.prospector.prospector import SEASON
 from operant.envs.prospector.scene import GOODS_COLORS
+from operant.envs.prospector.sensors import seen_ore
 from operant.envs.prospector.ship import (
     BEACONS,
     CLOCK,

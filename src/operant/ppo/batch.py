@@ -12,10 +12,10 @@ from operant.compiler.spec.native_rules import is_native
 from operant.lang.env import Env
 from operant.ppo.config import Config
 from operant.toolchain.gpus import why_not_cuda
-from operant.training.config import BACKENDS
+from operant.training.config import BACKENDS, EnvConfig
 from operant.training.config_file import resolved
 from operant.vector.batch import Batch, Description, compiled_batch, is_batch
-from operant.vector.choose_backend import host_backend
+from operant.vector.choose_backend import backend_of, host_backend
 from operant.vector.foreign import not_an_env
 from operant.vector.registry import get_env, id_of
 
@@ -96,7 +96,7 @@ def make_env(config: Config, env: str | type[Env] | Batch, device: torch.device)
     return make(
         env,
         wanted.num_envs,
-        backend=backend_for(wanted.backend, device, env),
+        backend=backend_for(wanted, device, env),
         workers=wanted.workers,
         autoreset_mode=AutoresetMode.SAME_STEP,
         copy=False,
@@ -105,17 +105,23 @@ def make_env(config: Config, env: str | type[Env] | Batch, device: torch.device)
     )
 
 
-def backend_for(name: str, device: torch.device, env: str | type[Env]) -> str:
-    """The backend that a configuration means for `env`: ``"auto"`` is on `device` where it can."""
-    if name == "auto" and is_native(get_env(env) if isinstance(env, str) else env):
-        return "native"
+def backend_for(wanted: EnvConfig, device: torch.device, env: str | type[Env]) -> str:
+    """The backend that a configuration means for `env`: ``"auto"`` is on `device` where it can.
+
+    Raises:
+        ValueError: an implementation that `env` does not have.
+    """
+    cls = get_env(env) if isinstance(env, str) else env
+    name = wanted.backend
+    if wanted.impl == "reference" or (name == "auto" and is_native(cls)):
+        return backend_of(name, "reference" if wanted.impl == "reference" else "native", cls)
     if name == "cuda":
         return f"cuda:{device.index or 0}"
     if name != "auto":
         return name
     if device.type == "cuda" and why_not_cuda() is None:
         return f"cuda:{device.index or 0}"
-    return host_backend()
+    return "cpu" if wanted.impl == "native" else host_backend()
 
 
 def _check_mode(batch: Batch) -> None:
@@ -145,6 +151,7 @@ def _with_batch(given: dict[str, Any], num_envs: int, found: Description) -> dic
     described = {
         "env.num_envs": num_envs,
         "env.backend": found.backend if found.backend in BACKENDS else "auto",
+        "env.impl": given.get("env.impl", "auto"),  # `Config` says if the backend is another
         "env.workers": found.workers,
         "env.max_episode_steps": 0 if limit == found.own_limit else limit or 0,
         "env.params": dict(found.params),

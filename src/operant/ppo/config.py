@@ -81,7 +81,7 @@ class PPOConfig(Section, table="ppo"):
 class Config(BaseConfig):
     """Everything a run of PPO depends on."""
 
-    shipped = "operant.ppo"
+    is_shipped = True
     fixed = (*BaseConfig.fixed, "ppo.normalize_reward")
 
     env: EnvConfig = field(default_factory=EnvConfig)
@@ -90,6 +90,7 @@ class Config(BaseConfig):
     run: RunConfig = field(default_factory=RunConfig)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         batch = self.env.num_envs * self.ppo.num_steps
         if batch > 2**31:
             raise ValueError(

@@ -71,10 +71,11 @@ def evaluation_env(
     env = get_env(env) if isinstance(env, str) else env
     own = env.max_episode_steps
     elsewhere = config.backend.startswith(("auto", "cuda"))
+    backend = host_backend(env) if elsewhere else config.backend
     return VecEnv(
         env,
         num_envs,
-        backend=host_backend(env) if elsewhere else config.backend,
+        backend="reference" if config.impl == "reference" else backend,
         autoreset_mode=AutoresetMode.NEXT_STEP,
         copy=False,
         max_episode_steps=max_episode_steps or own or config.max_episode_steps or None,

@@ -15,6 +15,9 @@ _LEARN = {
     "total_timesteps": "total_steps=...",
     "verbose": "progress=True or False",
 }
+ALIASES = {"ppo_env_impl": "env.impl"}
+"""Options of other libraries that mean the same as ours, value for value: accepted, with a
+warning."""
 
 
 def known_as(key: str, elsewhere: Mapping[str, str]) -> str | None:

@@ -16,18 +16,20 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, cast, get_origin
 
 from operant.models.names import ACTIVATION_NAMES, LOG_STD_RANGE
-from operant.training.advice import known_as
+from operant.training.advice import ALIASES, known_as
 from operant.training.section import Section, converted, kinds_of, option
 
 SCHEDULES = ("constant", "linear", "cosine")
 ENGINES = ("auto", "eager", "graph", "fused")
 COMPILE = ("auto", "off", "on", "max")
 PRECISIONS = ("auto", "fp32", "tf32", "bf16", "fp16")
+IMPLEMENTATIONS = ("auto", "reference", "native")
 BACKENDS = ("auto", "reference", "cpu", "cuda", "native")
 
 
@@ -37,6 +39,7 @@ class EnvConfig(Section, table="env"):
 
     elsewhere = {
         "env_id": "id",
+        "env_impl": "impl",
         "env_kwargs": "params",
         "n_envs": "num_envs",
         "num_env": "num_envs",
@@ -46,6 +49,9 @@ class EnvConfig(Section, table="env"):
     id: str = option("", "environment: an id, file.py:Class or libgame.so")
     num_envs: int = option(64, "environments that step together", least=1)
     backend: str = option("auto", "what runs them", choices=BACKENDS)
+    impl: str = option(
+        "auto", "reference: plain Python; native: compiled, on any backend", choices=IMPLEMENTATIONS
+    )
     workers: int = option(1, "threads that step them", least=1)
     max_episode_steps: int = option(0, "truncate after so many; 0: the environment's own", least=0)
     params: Mapping[str, Any] = option({}, "parameters of the environment")
@@ -123,10 +129,18 @@ class BaseConfig:
     env: EnvConfig
     policy: PolicyConfig
     run: RunConfig
-    shipped: ClassVar[str] = ""
-    """The package whose folder ``configs`` has tuned values for environments; "": none."""
+    is_shipped: ClassVar[bool] = False
+    """Whether ``training`` of environments' classes has values for this algorithm."""
     fixed: ClassVar[tuple[str, ...]] = ("env.", "policy.", "run.seed")
     """Beginnings of the names that a run is made of: they cannot change when it is resumed."""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError where sections, or options of one, contradict each other."""
+        impl, backend = self.env.impl, self.env.backend
+        if "auto" not in (impl, backend) and (impl == "reference") != (backend == "reference"):
+            raise ValueError(
+                f"env.impl is {impl!r}, but env.backend is {backend!r}: leave one of them 'auto'"
+            )
 
     # Names ----------------------------------------------------------------------------------
     @classmethod
@@ -161,7 +175,7 @@ class BaseConfig:
         """The dotted name of an option, from that or from its last part alone, if that is unique.
 
         ``env.params.NAME`` is a name too, whatever NAME is: only the environment knows. So is an
-        entry of any other table.
+        entry of any other table. A name of `ALIASES` is accepted with a warning.
 
         Raises:
             ValueError: ambiguous (the message has all it could mean), or unknown; the message has
@@ -175,6 +189,9 @@ class BaseConfig:
             raise ValueError(f"the option {key!r} could be {' or '.join(meant)}; name its section")
         if meant:
             return meant[0]
+        if key in ALIASES:
+            warnings.warn(f"{key} is called {ALIASES[key]} here", stacklevel=2)
+            return ALIASES[key]
         theirs = known_as(key, cls.elsewhere())
         if theirs is not None:
             raise ValueError(f"there is no option {key!r}; {theirs}")

@@ -9,13 +9,13 @@ import textwrap
 import tomllib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
 from operant.runs.safe_toml import LARGEST_BYTES, parse_toml
 from operant.toolchain.files import read_bounded
 from operant.training.config import BaseConfig
+from operant.vector.registry import known_env
 
 C = TypeVar("C", bound=BaseConfig)
 _COLUMNS, _COMMENTS_AT = 80, 35
@@ -67,15 +67,23 @@ def parsed_config(kind: type[BaseConfig], data: bytes, name: str) -> dict[str, A
 
 
 def shipped_config(kind: type[BaseConfig], env_id: str) -> dict[str, Any]:
-    """The tuned values for an environment, by dotted name; empty where there are none."""
-    if not kind.shipped:
-        return {}
-    name = env_id.removeprefix("operant:").removeprefix("operant/")
-    file = resources.files(kind.shipped).joinpath("configs", f"{name}.toml")
-    with suppress(OSError):  # a name too long for a file
-        if "/" not in name and "\\" not in name and file.is_file():
-            return parsed_config(kind, file.read_bytes(), f"the shipped configuration of {name}")
-    return {}
+    """The tuned values for an environment, by dotted name: ``training`` of its class.
+
+    Empty where there are none, also for an unknown id, for what a class inherits, and for an
+    algorithm that they were not chosen for.
+
+    Raises:
+        ValueError: an unknown name or a bad value; the message has the environment's.
+    """
+    env = known_env(env_id) if kind.is_shipped else None
+    values = {} if env is None else vars(env).get("training", {})
+    try:
+        if not isinstance(values, Mapping):
+            raise ValueError(f"training must be a dict such as {{'ppo.gamma': 0.98}}, got {values}")
+        kind().replaced_sections(values)
+    except ValueError as error:
+        raise ValueError(f"the shipped configuration of {env_id}: {error}") from None
+    return dict(values)
 
 
 def resolved(kind: type[C], env_id: str, *layers: Mapping[str, Any]) -> C:

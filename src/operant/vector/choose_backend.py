@@ -84,23 +84,34 @@ def available_backends(env: object = None) -> list[str]:
     return [name for name, found in there.items() if found]
 
 
-_IMPLEMENTATIONS = {"reference": "reference", "native": "cpu", "auto": "auto"}
+IMPLEMENTATIONS = ("auto", "reference", "native")
 
 
 def backend_of(name: str, impl: str | None, env: object = None) -> str:
-    """The backend that `impl` stands for, of the environment class `env`; `name` without `impl`.
+    """The backend for a batch in main memory, from what a caller says of both.
+
+    ``impl="native"`` is the compiled implementation of the environment class `env`, whichever
+    backend that is: ``cpu`` (or ``cuda``, where `name` says so) for one in Python, ``native`` for a
+    game in C. ``"reference"`` is plain Python; ``"auto"`` and None leave the choice to `name`.
 
     Raises:
-        ValueError: an unknown `impl`, or one that `name` contradicts.
+        ValueError: an unknown `impl`, one that `name` contradicts, or that `env` does not have.
     """
-    if impl is None:
-        return name
-    if impl not in _IMPLEMENTATIONS:
+    if impl is not None and impl not in IMPLEMENTATIONS:
         raise ValueError(f"impl must be 'reference', 'native' or 'auto', got {impl!r}")
-    wanted = impl if is_native(env) else _IMPLEMENTATIONS[impl]
-    if name not in ("auto", wanted):
-        raise ValueError(f"impl={impl!r} is backend={wanted!r}, but backend={name!r} was given")
-    return wanted
+    if impl in (None, "auto"):
+        return name
+    if impl == "reference" and is_native(env):
+        raise ValueError(
+            f"{getattr(env, '__qualname__', env)} is a game in C, which has no reference "
+            "implementation in Python; leave impl out, or write impl='native'"
+        )
+    if name == "auto":
+        return "native" if is_native(env) else {"native": "cpu"}.get(impl, impl)
+    if (name == "reference") != (impl == "reference"):
+        meant = "plain Python" if impl == "reference" else "the compiled implementation"
+        raise ValueError(f"impl={impl!r} is {meant}, but backend={name!r} was given; leave one out")
+    return name
 
 
 def choose_backend(name: Any, rules: Rules | None = None) -> Choice:
@@ -113,8 +124,9 @@ def choose_backend(name: Any, rules: Rules | None = None) -> Choice:
         return _choose_for_library(name, rules)
     if name == "native":
         raise ValueError(
-            "backend 'native' plays libraries that operant.vector.native.load() has loaded; for "
-            "an environment in Python use 'cpu'"
+            "backend 'native' runs games in C, which operant.vector.native.load() has loaded; for "
+            "the compiled implementation of an environment in Python write impl='native' or "
+            "backend='cpu'"
         )
     if name == "reference":
         return Choice("reference", "asked for", False, _create_reference)
@@ -133,8 +145,8 @@ def choose_backend(name: Any, rules: Rules | None = None) -> Choice:
 def _choose_for_library(name: Any, rules: NativeRules) -> Choice:
     if name not in ("auto", "native"):
         raise ValueError(
-            f"{rules.env.__qualname__} is a compiled library, which backend 'native' plays and no "
-            f"other; got {name!r}"
+            f"{rules.env.__qualname__} is a game in C, which backend 'native' runs and no other; "
+            f"got {name!r}"
         )
     _check_numba("native")
     reason = "asked for" if name == "native" else "auto: it is a compiled library"

@@ -44,10 +44,11 @@ class VecEnv(BaseVecEnv):
     Args:
         env: the environment class.
         num_envs: how many.
-        backend: ``"reference"``, ``"cpu"``, or ``"auto"`` for the fastest one present. A library
-            that `operant.vector.native.load` has loaded runs on ``"native"`` alone.
-        impl: the same in a game developer's words: ``"reference"`` (plain Python), ``"native"``
-            (compiled) or ``"auto"`` (compiled where that works, else plain Python).
+        backend: ``"reference"``, ``"cpu"``, or ``"auto"`` for the fastest one present. A game
+            in C that `operant.vector.native.load` has loaded runs on ``"native"`` alone.
+        impl: instead of a backend: ``"reference"`` (plain Python), ``"native"`` (the compiled
+            implementation, whichever backend that is) or ``"auto"`` (compiled where that works,
+            else plain Python).
         workers: threads that share a step (not on ``reference``), or ``"auto"``: steps of a batch
             like this one are timed, and the fastest number is used. Results do not depend on it.
         seed: used by the first ``reset`` that is given none.

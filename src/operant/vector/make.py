@@ -10,13 +10,19 @@ from operant.lang.arrays import Arrays
 from operant.lang.env import Env
 from operant.toolchain.gpus import card_count, interpreted, why_not_cuda
 from operant.vector.base import BaseVecEnv
+from operant.vector.choose_backend import backend_of
 from operant.vector.env import VecEnv
 from operant.vector.registry import get_env
 from operant.vector.single import SingleEnv
 
 
 def make(
-    env: str | type[Env], num_envs: int = 1, *, backend: str = "auto", **options: Any
+    env: str | type[Env],
+    num_envs: int = 1,
+    *,
+    backend: str = "auto",
+    impl: str | None = None,
+    **options: Any,
 ) -> BaseVecEnv:
     """A batch of environments.
 
@@ -30,9 +36,11 @@ def make(
         num_envs: how many.
         backend: ``"reference"``, ``"cpu"`` (a `VecEnv`: NumPy arrays), ``"cuda"`` or ``"cuda:1"``
             (a `CudaVecEnv`: tensors on that card), or ``"auto"``: the card if there is one.
-            A library that `operant.vector.native.load` has loaded has one of its own, ``"native"``.
+            A game in C that `operant.vector.native.load` has loaded runs on ``"native"`` alone.
             ``batch.backend`` says which it is, and ``batch.backend_reason`` why.
-            ``impl="reference"``, ``"native"`` and ``"auto"`` choose among the host's alone.
+        impl: ``"reference"`` (plain Python) or ``"native"`` (the compiled implementation, whichever
+            backend that is): instead of a backend, and then in main memory; ``"auto"``: compiled
+            where that works, in main memory.
         options: see `operant.VecEnv`: ``workers``, ``seed``, ``autoreset_mode``, ``copy``,
             ``render_mode``, ``max_episode_steps``, and the environment's own parameters.
 
@@ -44,9 +52,10 @@ def make(
     """
     if isinstance(env, str):
         env = get_env(env)
-    if not (isinstance(env, type) and issubclass(env, Env)) or is_native(env) or "impl" in options:
+    backend = backend_of(backend, impl, env)
+    if not (isinstance(env, type) and issubclass(env, Env)) or is_native(env):
         return VecEnv(env, num_envs, backend=backend, **options)
-    if backend == "auto" and not interpreted() and why_not_cuda() is None:
+    if backend == "auto" and impl is None and not interpreted() and why_not_cuda() is None:
         try:
             batch = _on_card(env, num_envs, "cuda", options)
         except RuntimeError as error:  # a driver or a compiler that does not work

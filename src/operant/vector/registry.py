@@ -1,9 +1,11 @@
-"""Environments by name."""
+"""Environments by name: those that files of a package declare, and those that code registers."""
 
 from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +17,35 @@ if TYPE_CHECKING:
     from operant.lang.env import Env
 
 _NAMESPACE = "operant/"
-_BUILT_IN = {
-    "CartPole-v1": ("classic.cartpole", "CartPole"),
-    "MountainCar-v0": ("classic.mountain_car", "MountainCar"),
-    "MountainCarContinuous-v0": ("classic.mountain_car_continuous", "MountainCarContinuous"),
-    "Pendulum-v1": ("classic.pendulum", "Pendulum"),
-    "Acrobot-v1": ("classic.acrobot", "Acrobot"),
-    "Prospector-v0": ("prospector.prospector", "Prospector"),
-}
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What is known of an environment without importing its file."""
+
+    env_id: str
+    module: str
+    """The dotted name of its file's module."""
+    name: str
+    """The class in it."""
+    max_episode_steps: int | None = None
+    reward_threshold: float | None = None
+
+
+_DECLARED: dict[str, Declaration] = {}
 _REGISTERED: dict[str, type[Env]] = {}
+
+
+def declare(found: Iterable[Declaration]) -> None:
+    """Make environments known whose files are imported when they are first asked for.
+
+    Raises:
+        ValueError: an id of another form.
+    """
+    for one in found:
+        _check_id(one.env_id)
+        _DECLARED[one.env_id] = one
+        _register_with_gymnasium(one.env_id, one.max_episode_steps, one.reward_threshold)
 
 
 def register(env_id: str, env: type[Env]) -> None:
@@ -40,8 +62,7 @@ def register(env_id: str, env: type[Env]) -> None:
     """
     from operant.lang.env import Env
 
-    if not isinstance(env_id, str) or not re.fullmatch(r"[\w.-]+-v\d+", env_id):
-        raise ValueError(f"an environment's id looks like 'Catch-v0', got {env_id!r}")
+    _check_id(env_id)
     if not (isinstance(env, type) and issubclass(env, Env) and hasattr(env, "State")):
         raise TypeError(
             f"register() takes a class of operant.Env with {RULES} (docs/environments.md), got "
@@ -49,15 +70,20 @@ def register(env_id: str, env: type[Env]) -> None:
         )
     known = _REGISTERED.get(env_id)
     same = known is not None and known.__qualname__ == env.__qualname__
-    if env_id in _BUILT_IN or (known is not None and not same):  # the same name again: a notebook
+    if env_id in _DECLARED or (known is not None and not same):  # the same name again: a notebook
         raise ValueError(f"{env_id!r} is already registered for another environment")
     _REGISTERED[env_id] = env
     _register_with_gymnasium(env_id, env.max_episode_steps, env.reward_threshold)
 
 
+def _check_id(env_id: object) -> None:
+    if not isinstance(env_id, str) or not re.fullmatch(r"[\w.-]+-v\d+", env_id):
+        raise ValueError(f"an environment's id looks like 'Catch-v0', got {env_id!r}")
+
+
 def env_ids() -> list[str]:
-    """All known ids: the built-in ones, then the registered ones."""
-    return [*_BUILT_IN, *_REGISTERED]
+    """All known ids: those that come with the library, then the registered ones."""
+    return [*_DECLARED, *_REGISTERED]
 
 
 def get_env(env_id: str) -> type[Env]:
@@ -67,14 +93,10 @@ def get_env(env_id: str) -> type[Env]:
         ValueError: unknown; the message names the nearest known ids, or says that it is one of
             Gymnasium's.
     """
-    name = env_id.removeprefix("operant:").removeprefix(_NAMESPACE)
-    if name in _REGISTERED:
-        return _REGISTERED[name]
-    if name in _BUILT_IN:
-        module, cls = _BUILT_IN[name]
-        env: type[Env] = getattr(import_module(f"operant.envs.{module}"), cls)
+    env = known_env(env_id)
+    if env is not None:
         return env
-    names = env_ids()
+    name, names = env_id.removeprefix("operant:").removeprefix(_NAMESPACE), env_ids()
     if is_gymnasiums(name) and bare_name(name) not in map(bare_name, names):
         raise ValueError(
             f"{env_id!r} is one of Gymnasium's own environments, which cannot be made or trained "
@@ -91,29 +113,22 @@ def get_env(env_id: str) -> type[Env]:
     )
 
 
+def known_env(env_id: str) -> type[Env] | None:
+    """As `get_env`, and None where that raises."""
+    name = env_id.removeprefix("operant:").removeprefix(_NAMESPACE)
+    declared = _DECLARED.get(name)
+    if declared is None:
+        return _REGISTERED.get(name)
+    env: type[Env] = getattr(import_module(declared.module), declared.name)
+    return env
+
+
 def id_of(env: type[Env]) -> str | None:
     """The id of an environment class; None if it has none."""
-    for env_id in env_ids():
-        module, cls = _BUILT_IN.get(env_id, ("", ""))
-        if _REGISTERED.get(env_id) is env or (
-            env.__module__ == f"operant.envs.{module}" and env.__qualname__ == cls
-        ):
+    for env_id, one in _DECLARED.items():
+        if (env.__module__, env.__qualname__) == (one.module, one.name):
             return env_id
-    return None
-
-
-def register_built_in() -> None:
-    """Tell Gymnasium the built-in environments. Loads none of them."""
-    limits: dict[str, tuple[int, float | None]] = {
-        "CartPole-v1": (500, 475.0),
-        "MountainCar-v0": (200, -110.0),
-        "MountainCarContinuous-v0": (999, 90.0),
-        "Pendulum-v1": (200, None),
-        "Acrobot-v1": (500, -100.0),
-        "Prospector-v0": (240, 45.0),
-    }
-    for env_id, (max_steps, threshold) in limits.items():
-        _register_with_gymnasium(env_id, max_steps, threshold)
+    return next((env_id for env_id, known in _REGISTERED.items() if known is env), None)
 
 
 def _register_with_gymnasium(

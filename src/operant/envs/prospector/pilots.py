@@ -195,7 +195,7 @@ def _best_site(seen: Seen) -> tuple[Actions, Floats]:
     return best, promise[rows, best].astype(np.float32)
 
 
-def play(pilot: Pilot, episodes: int = 256, seed: int = 0, **params: float) -> Floats:
+def play(pilot: Pilot, episodes: int = 256, seed: int = 0, **params: Any) -> Floats:
     """The scores of a pilot: one episode in each of so many environments."""
     from operant.vector.make import make
 
