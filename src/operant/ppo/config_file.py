@@ -115,7 +115,10 @@ def _parsed_value(text: str) -> Any:
 
 
 def to_toml(config: Config, comments: bool = True) -> str:
-    """The configuration as TOML; reading it gives an equal one."""
+    """The configuration as TOML; reading it gives an equal one.
+
+    Not with tomlkit: the comments' column, their wrapping and ``1_000_000`` would still be ours.
+    """
     help_texts = option_names()
     lines: list[str] = []
     for section, table in config.to_dict().items():
