@@ -112,8 +112,8 @@ def test_names_of_an_author_do_not_meet(backend: str) -> None:
 
 
 def test_no_word_looks_like_a_generated_name() -> None:
-    numbers = kernels_source(Rules.of(Numbers), "1", "")
-    arrays, _ = array_kernels_source(Rules.of(Clashing), "1", "")
+    numbers = kernels_source(Rules.of(Numbers), "1")
+    arrays, _ = array_kernels_source(Rules.of(Clashing), "1")
     fixed = {*dir(builtins), *keyword.kwlist}
     for name in own_names(numbers) | own_names(arrays) | fixed:
         generated = GENERATED.fullmatch(name)
