@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from ..modules import load
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
 def tool() -> ModuleType:
-    path = ROOT / "tools" / "package_cycles.py"
-    spec = importlib.util.spec_from_file_location("package_cycles", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load(ROOT / "tools" / "package_cycles.py")
 
 
 def write_tree(folder: Path, ways_up: str) -> Path:
