@@ -13,6 +13,8 @@ from operant.envs.classic.cartpole import CartPole
 from operant.lang.env import Env
 from operant.ppo.config_file import resolved
 
+from .generators import drained
+
 SMALL = {"env.num_envs": 8, "env.backend": "reference", "ppo.num_steps": 16, "policy.hidden": [8]}
 
 
@@ -41,16 +43,6 @@ class FakeMode:
 
     def close(self) -> None:
         self.order.append(f"close {self.name}")
-
-
-def drained(generator: Any) -> tuple[list[str], Any]:
-    """Everything a generator yields, and what it returns."""
-    seen = []
-    while True:
-        try:
-            seen.append(next(generator))
-        except StopIteration as end:
-            return seen, end.value
 
 
 def test_modes_take_turns_and_are_closed() -> None:

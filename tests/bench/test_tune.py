@@ -13,6 +13,8 @@ from operant.bench.training import Round
 from operant.bench.tune import Measured, measure, planned, ranked, record
 from operant.training.guard import NonFiniteError
 
+from .generators import drained
+
 STEPS = 100
 
 
@@ -36,15 +38,6 @@ class FakeTrainer:
 
     def close(self) -> None:
         self.order.append(f"close {self.name}")
-
-
-def drained(generator: Any) -> tuple[list[str], Any]:
-    seen = []
-    while True:
-        try:
-            seen.append(next(generator))
-        except StopIteration as end:
-            return seen, end.value
 
 
 Measure = Callable[..., tuple[list[str], list[Measured], list[str]]]

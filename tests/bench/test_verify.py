@@ -17,16 +17,9 @@ from operant.envs.classic.pendulum import Pendulum
 from operant.ppo.config_file import resolved
 from operant.training.guard import NonFiniteError
 
+from .generators import drained
+
 BASE = resolved("CartPole-v1", {"env.num_envs": 8, "ppo.num_steps": 16, "policy.hidden": [8]})
-
-
-def drained(generator: Any) -> tuple[list[str], Any]:
-    seen = []
-    while True:
-        try:
-            seen.append(next(generator))
-        except StopIteration as end:
-            return seen, end.value
 
 
 def candidate(num_envs: int, is_base: bool = False) -> Measured:

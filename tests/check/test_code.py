@@ -16,7 +16,8 @@ from operant.check.plays import random_actions, repeated_actions
 from operant.compiler.spec.rules import Rules
 from operant.envs import get_env
 
-from .conftest import TESTS, load
+from ..modules import load
+from .conftest import TESTS
 
 
 @pytest.fixture(scope="module")

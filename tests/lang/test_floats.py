@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +17,8 @@ from operant import lang
 from operant.compiler.emit import numba_kernels as kernels
 from operant.compiler.emit.numba_program import word_source
 from operant.compiler.emit.program_source import COMPOSED, word_program
+
+from ..modules import load
 
 Floats = NDArray[np.float32]
 Word = Callable[..., Floats]
@@ -44,11 +45,7 @@ def compiled(flags: str, folder: Path) -> dict[str, Word]:
         )
     path = folder / f"words_{flags.lower()}.py"
     path.write_text("\n\n".join(parts))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load(path)
 
     def over_arrays(loop: Callable[..., None]) -> Word:
         def word(*values: ArrayLike) -> Floats:

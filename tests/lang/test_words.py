@@ -7,7 +7,6 @@ units in the last place.
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,6 +26,8 @@ from operant.compiler.recording.trace import BOOL, FLOAT, INT, Program, Symbol
 from operant.compiler.spec.rules import NUMPY_DTYPES
 from operant.lang import floats
 from operant.lang.batch import Batch, batch
+
+from ..modules import load
 
 INPUTS = {"x": FLOAT, "y": FLOAT, "p": FLOAT, "u": FLOAT, "n": INT, "m": INT, "c": BOOL}
 INF, NAN = math.inf, math.nan
@@ -234,11 +235,7 @@ def compiled(
         loop.append(f"        out_{program.nodes[output].dtype}[{k}, i] = out[{k}]")
     path = folder / f"expressions_{flags.lower()}.py"
     path.write_text("\n\n".join([*parts, "\n".join(loop)]))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load(path)
 
     def run(values: Values) -> Iterator[np.ndarray]:
         shape = (len(texts), len(values["x"]))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import pytest
 import torch
-from gymnasium.spaces import Box, Discrete
 
 import operant
 from operant.models.distributions import distribution_for
@@ -18,22 +15,7 @@ from operant.ppo.policy import configured_policy
 from operant.training.agent import Agent
 from operant.training.config import EnvConfig
 
-
-class Endless(operant.Env):
-    class State(NamedTuple):
-        x: float
-
-    observation_space = Box(-1.0, 1.0, (1,))
-    action_space = Discrete(2)
-
-    def reset(random):
-        return Endless.State(random[0])
-
-    def step(state, action):
-        return state, 1.0, False
-
-    def observe(state):
-        return (state.x,)
+from ..environments import Endless
 
 
 class Limited(Endless):

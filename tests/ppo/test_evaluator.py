@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import csv
 import math
-from typing import NamedTuple
 
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete
 
-import operant
 from operant.ppo.config_file import resolved
 from operant.ppo.evaluator import EVAL_METRICS, Evaluator
 from operant.ppo.ppo import METRICS, PPO
@@ -21,6 +18,8 @@ from operant.runs.metrics_file import MetricsReader
 from operant.toolchain import paths
 from operant.training.callbacks import Callback, only_watches
 from operant.training.recorder import Recorder
+
+from ..environments import Endless
 
 ROLLOUT = 8 * 16
 VALUES = {
@@ -173,23 +172,6 @@ def test_only_iterations_that_are_looked_at_hold_the_next_one_up():
 
     ppo.learn(callbacks=[evaluator, Note()])
     assert waited == [False, True, False, True, False, True, True]
-
-
-class Endless(operant.Env):
-    class State(NamedTuple):
-        x: float
-
-    observation_space = Box(-1.0, 1.0, (1,))
-    action_space = Discrete(2)
-
-    def reset(random):
-        return Endless.State(random[0])
-
-    def step(state, action):
-        return state, 1.0, False
-
-    def observe(state):
-        return (state.x,)
 
 
 def test_what_cannot_be_evaluated_is_refused_and_leaves_nothing():

@@ -16,7 +16,6 @@ from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from torch import Tensor
 
 import operant
-from operant.lang import where
 from operant.models import PPO
 from operant.models.actor_critic import ActorCritic, ContinuousActorCritic
 from operant.models.distributions import masked
@@ -25,6 +24,8 @@ from operant.ppo.engines.fused_scope import MOST_NEURONS_IN_BF16, why_not_fused_
 from operant.ppo.loss import Loss, normalized, ppo_loss
 from operant.training.callbacks import Callback
 from operant.training.guard import NonFiniteError
+
+from ..environments import Leaky
 
 pytestmark = pytest.mark.filterwarnings("ignore:(invalid|overflow|divide):RuntimeWarning")
 Tasks = dict[str, type[operant.Env]]
@@ -391,32 +392,6 @@ class _Until(Callback):
     def on_update(self, ppo: PPO, metrics: dict[str, float]) -> None:
         if ppo.steps >= self.steps:
             ppo.stop()
-
-
-class Leaky(operant.Env):
-    """What it shows is not a number after three steps, or what it pays, as `gift` says."""
-
-    class State(NamedTuple):
-        x: float
-        steps: int
-
-    class Params(NamedTuple):
-        gift: int = 0
-
-    observation_space = Box(-np.inf, np.inf, (2,))
-    action_space = MultiDiscrete([2])
-    max_episode_steps = 100
-
-    def reset(random):
-        return Leaky.State(random[0], 0)
-
-    def step(state, action, params):
-        bad = where(state.steps == 2, float("nan"), 0.0)
-        seen = state.x + where(params.gift == 0, bad, 0.0)
-        return Leaky.State(seen, state.steps + 1), where(params.gift == 1, bad, 1.0), False
-
-    def observe(state):
-        return state.x, 1.0
 
 
 @pytest.mark.parametrize(("gift", "what"), [(0, "observation"), (1, "reward")])

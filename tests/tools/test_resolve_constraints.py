@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from ..modules import load
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
 def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    path = ROOT / "tools" / "resolve_constraints.py"
-    spec = importlib.util.spec_from_file_location("resolve_constraints", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load(ROOT / "tools" / "resolve_constraints.py")
     monkeypatch.setattr(module.shutil, "which", lambda *_, **__: "uv")
     return module
 

@@ -7,13 +7,10 @@ import json
 import os
 from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete
 
-import operant
 from operant.ppo.config_file import read_config, resolved
 from operant.ppo.evaluate import evaluate
 from operant.ppo.ppo import METRICS
@@ -28,6 +25,8 @@ from operant.training import session as module
 from operant.training.callbacks import Callback
 from operant.training.guard import NonFiniteError
 from operant.training.snapshot import load_agent
+
+from ..environments import Endless
 
 ROLLOUT = 8 * 16
 VALUES = {
@@ -445,22 +444,6 @@ def test_a_run_that_is_being_trained_is_left_alone():
 
 
 def test_without_a_time_limit_there_is_no_evaluation():
-    class Endless(operant.Env):
-        class State(NamedTuple):
-            x: float
-
-        observation_space = Box(-1.0, 1.0, (1,))
-        action_space = Discrete(2)
-
-        def reset(random):
-            return Endless.State(random[0])
-
-        def step(state, action):
-            return state, 1.0, False
-
-        def observe(state):
-            return (state.x,)
-
     config = resolved("endless.py:Endless", VALUES)
     session = Session.start(config, Endless, "endless")
     session.train([StopAfter(1)])

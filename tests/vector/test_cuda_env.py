@@ -14,6 +14,14 @@ from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 import operant
 from operant.lang import abs, logical_not, normal, randint, sin, to_float, where
 
+from .gpu_batches import (
+    assert_same,
+    assert_same_state,
+    assert_same_step,
+    random_actions,
+    run_both,
+)
+
 MODES = ("NextStep", "SameStep", "Disabled")
 CLASSIC = [
     *[("CartPole-v1", mode) for mode in MODES],
@@ -207,67 +215,6 @@ def make_both(env: Any, num_envs: int = N, mode: str = "NextStep", **options: An
     """The batch under test, and the reference."""
     options |= {"autoreset_mode": mode}
     return [operant.make(env, num_envs, backend=name, **options) for name in ("cuda", "reference")]
-
-
-def random_actions(env: Any, steps: int, seed: int = 0) -> np.ndarray:
-    """``[steps, num_envs, ...]``, some of them outside of a Box's bounds."""
-    layout = env.rules.action
-    rng = np.random.default_rng(seed)
-    shape = (steps, env.num_envs, *layout.shape)
-    if layout.dtype == "float":
-        return (1.5 * rng.normal(size=shape)).astype(np.float32)
-    columns = [rng.integers(*ends, shape[:2]) for ends in zip(layout.low, layout.high, strict=True)]
-    return np.stack(columns, axis=-1).reshape(shape)
-
-
-def assert_same(found: Any, wanted: Any, what: str = "") -> None:
-    found = found.numpy() if isinstance(found, torch.Tensor) else found
-    assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape), what
-    assert found.tobytes() == wanted.tobytes(), f"{what}: {found} instead of {wanted}"
-
-
-def assert_same_state(one: Any, two: Any) -> None:
-    state, other = one.get_state(), two.get_state()
-    assert list(state) == list(other)
-    for name, array in state.items():
-        assert_same(array, other[name], name)
-
-
-def assert_same_step(env: Any, found: Any, wanted: Any) -> None:
-    """`found`, from `env`, against the reference's results, which say less if nobody finished."""
-    for name, a, b in zip(("obs", "reward", "term", "trunc"), found, wanted[:4], strict=False):
-        assert_same(a, b, name)
-    info, ended = found[4], wanted[2] | wanted[3]
-    zeros = {"r": np.zeros(len(ended), np.float32), "l": np.zeros(len(ended), np.int32)}
-    report = wanted[4].get("episode", zeros)
-    assert_same(info["_episode"], ended)
-    for key in ("r", "l"):
-        assert_same(info["episode"][key], report[key].astype(zeros[key].dtype), key)
-    assert not info["episode"]["t"].numpy()[~ended].any()
-    if env.autoreset_mode.value == "SameStep":
-        assert set(info) == {"episode", "_episode", "final_obs", "_final_obs"}
-        assert_same(info["_final_obs"], ended)
-        if ended.any():
-            assert_same(info["final_obs"].numpy()[ended], wanted[4]["final_obs"][ended])
-    else:
-        assert set(info) == {"episode", "_episode"}
-
-
-def run_both(env: Any, reference: Any, actions: np.ndarray) -> int:
-    """Steps of both, compared; how many episodes finished. In mode Disabled they are reset."""
-    finished = 0
-    for k, row in enumerate(actions):
-        result = reference.step(row)
-        given = torch.from_numpy(row if k % 2 or row.dtype.kind == "f" else row.astype(np.int32))
-        assert_same_step(env, env.step(given), result)
-        ended = result[2] | result[3]
-        finished += int(ended.sum())
-        if env.rules.mask is not None:
-            assert_same(env.action_masks(), reference.action_masks())
-        if env.autoreset_mode.value == "Disabled" and ended.any():
-            options = {"reset_mask": ended}
-            assert_same(env.reset(options=options)[0], reference.reset(options=options)[0])
-    return finished
 
 
 # Against the reference --------------------------------------------------------------------------

@@ -23,45 +23,23 @@ from operant.compiler.emit.numba_kernels import kernels_source
 from operant.compiler.spec.buffers import Buffers
 from operant.compiler.spec.rules import Rules
 from operant.envs import env_ids, get_env
-from operant.lang import abs, logical_not, randint, to_float, where
+from operant.lang import abs, logical_not, to_float
 from operant.vector import registry
 from operant.vector.single import SingleEnv
+
+from .. import environments
 
 BACKENDS = ("reference", "cpu")
 MODES = ("NextStep", "SameStep", "Disabled")
 N = 70
 
 
-class Walk(operant.Env):
-    """Small integers and quarters: exact in float32, so every backend must agree to the bit."""
+class Walk(environments.Walk):
+    """The walk with a mask that depends on all of the state and on parameters."""
 
     class Params(NamedTuple):
         reach: float = 3.0
         rests: bool = True
-
-    class State(NamedTuple):
-        place: int
-        energy: float
-        lucky: bool
-
-    observation_space = Box(-100.0, 100.0, (3,), np.float32)
-    action_space = Discrete(3, start=-1)
-    max_episode_steps = 12
-    random_numbers = 2
-
-    def reset(random):
-        return Walk.State(
-            randint(random[0], 5) - 2, 0.25 * to_float(randint(random[1], 8)), random[1] < 0.5
-        )
-
-    def step(state, action, random):
-        place = state.place + action + where(random[0] < 0.25, 1, 0)
-        energy = state.energy + where(state.lucky, 0.5, -0.25)
-        after = Walk.State(place, energy, random[1] < 0.5)
-        return after, 0.25 * to_float(place) + energy, (place > 3) | (place < -3)
-
-    def observe(state):
-        return (to_float(state.place), state.energy, where(state.lucky, 1.0, 0.0))
 
     def action_mask(state, params):
         left = to_float(state.place) - 0.5 * state.energy > -params.reach

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import re
 import shutil
 from collections.abc import Callable
@@ -23,6 +22,8 @@ from operant.lang import clip, randint, where
 from operant.models import PPO
 from operant.vector import registry
 from operant.vector.native import NativeError, include_folder, load
+
+from ..modules import load as load_module
 
 WALK, SNAKE = "tests/vector/native/walk.c", "examples/native/snake.c"
 ROOT = Path(__file__).parents[2]
@@ -317,11 +318,7 @@ def test_the_page_and_the_example_run(
     exec(block.replace("500_000", "2_000").replace("4096", "64"), {})
     (line,) = [line for line in page.splitlines() if line.startswith("cc ")]
     assert f" *     {line}\n" in (ROOT / SNAKE).read_text()
-    found = importlib.util.spec_from_file_location("train", ROOT / "examples/native/train.py")
-    assert found is not None
-    assert found.loader is not None
-    train = importlib.util.module_from_spec(found)
-    found.loader.exec_module(train)
+    train = load_module(ROOT / "examples/native/train.py")
     assert -1.5 < train.main(library, 4_096) < 10
     assert "an apple is worth 1" in capsys.readouterr().out
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,8 @@ import numpy as np
 import pytest
 
 import operant
+
+from ..modules import load
 
 pytest.importorskip("stable_baselines3")
 torch = pytest.importorskip("torch")
@@ -28,12 +29,7 @@ def _one_torch_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def example() -> Any:
-    spec = importlib.util.spec_from_file_location("sb3_vecenv", EXAMPLE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load(EXAMPLE)
 
 
 def test_the_example_is_sixty_lines_at_most() -> None:

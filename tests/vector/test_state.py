@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete
 
 import operant
-from operant.lang import randint, to_float, where
+
+from ..environments import Walk
 
 BACKENDS = ("reference", "cpu")
 MODES = ("NextStep", "SameStep", "Disabled")
@@ -26,34 +26,6 @@ COMMON = {
     "terminated": np.bool_,
     "truncated": np.bool_,
 }
-
-
-class Walk(operant.Env):
-    """Small integers and quarters: exact in float32, so every backend must agree to the bit."""
-
-    class State(NamedTuple):
-        place: int
-        energy: float
-        lucky: bool
-
-    observation_space = Box(-100.0, 100.0, (3,), np.float32)
-    action_space = Discrete(3, start=-1)
-    max_episode_steps = 12
-    random_numbers = 2
-
-    def reset(random):
-        return Walk.State(
-            randint(random[0], 5) - 2, 0.25 * to_float(randint(random[1], 8)), random[1] < 0.5
-        )
-
-    def step(state, action, random):
-        place = state.place + action + where(random[0] < 0.25, 1, 0)
-        energy = state.energy + where(state.lucky, 0.5, -0.25)
-        after = Walk.State(place, energy, random[1] < 0.5)
-        return after, 0.25 * to_float(place) + energy, (place > 3) | (place < -3)
-
-    def observe(state):
-        return (to_float(state.place), state.energy, where(state.lucky, 1.0, 0.0))
 
 
 def make(backend: str, mode: str = "NextStep", **options: Any) -> operant.VecEnv:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 import shutil
 import subprocess
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import operant
 from operant.toolchain import paths
+from operant.toolchain.files import temporary_name
 from operant.toolchain.machine import commit
 
 _KEPT = 8
@@ -139,7 +139,7 @@ def _stored(name: str, files: Files) -> Tree:
     tree = Tree(name, every / digest.hexdigest()[:16])
     if not tree.source.is_dir() or _files_in(tree.source / "operant") != files:
         shutil.rmtree(tree.folder, ignore_errors=True)
-        staged = every / f".tmp-{secrets.token_hex(4)}"
+        staged = every / temporary_name(tree.folder.name)
         for path, text in files.items():
             target = staged / "src" / "operant" / path
             target.parent.mkdir(parents=True, exist_ok=True)

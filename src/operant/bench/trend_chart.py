@@ -9,6 +9,7 @@ import numpy as np
 
 from operant.bench.compare import Line
 from operant.render.chart import GRAY, GRID, INK, apart, line_style, new_figure, quiet, short_number
+from operant.toolchain.text import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,7 +65,7 @@ def _texts(figure: Figure, line: Line, with_machine: bool) -> tuple[Any, Any]:
 
 
 def _cut(text: str) -> str:
-    text = "".join(c if c.isprintable() else "?" for c in text)
+    text = printable(text)
     return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + "…"
 
 

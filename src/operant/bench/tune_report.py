@@ -17,6 +17,7 @@ from operant.ppo.config import Config
 from operant.ppo.config_file import to_toml
 from operant.render.chart import save_figure
 from operant.toolchain.files import replace_file
+from operant.toolchain.text import printable
 
 SCHEMA = "operant/tuning/1"
 FOLDER = Path("artifacts") / "tuning"
@@ -124,4 +125,4 @@ def _summary(found: Mapping[str, Any]) -> str:
     if chosen["speedup"] is not None:
         text += f", {chosen['speedup']:.2f} times the configuration it started from"
     text += "; converged" if chosen["verified"] else "; convergence was not verified"
-    return "".join(c if c.isprintable() else "?" for c in text)
+    return printable(text)

@@ -28,8 +28,8 @@ from operant.cli import (
     train,
     tune,
 )
+from operant.cli.command import Command
 from operant.cli.interrupts import Interrupts, arrived
-from operant.cli.options import Command
 from operant.cli.screen import Interrupted, UserError, errors, printable, verb
 from operant.toolchain.child import ignore_numba_settings
 from operant.version import __version__

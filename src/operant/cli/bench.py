@@ -12,6 +12,7 @@ from rich.table import Table
 from typer import Option
 
 from operant.cli import bench_compare, bench_ppo
+from operant.cli.options import JsonFile
 from operant.cli.screen import UserError, errors, mistakes, output, short, verb
 
 app = typer.Typer(help="Measure speed, interleaved with peers.", no_args_is_help=True)
@@ -53,9 +54,7 @@ def env(
     seconds: Annotated[
         float, Option(min=0.001, help="Seconds that each contender steps in a round.")
     ] = 0.2,
-    json_file: Annotated[
-        str, Option("--json", metavar="FILE", help="Write JSON; '-' prints it.")
-    ] = "",
+    json_file: JsonFile = "",
 ) -> None:
     """Environment steps per second: ours and others', taking turns, median of several rounds."""
     from operant.bench.env import contenders, measure, records

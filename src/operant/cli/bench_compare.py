@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from rich.table import Table
 from typer import Option
 
+from operant.cli.options import JsonFile
 from operant.cli.screen import UserError, literal, mistakes, output, short
 
 EXAMPLE = "Example:  operant bench compare --against HEAD~5 --only env-cartpole,ppo-fused"
@@ -31,9 +32,7 @@ def compare(
         str,
         Option(help="wall, or cpu: of the cores; auto: cpu for one thread of a CPU."),
     ] = "auto",
-    json_file: Annotated[
-        str, Option("--json", metavar="FILE", help="Write JSON; '-' prints it.")
-    ] = "",
+    json_file: JsonFile = "",
 ) -> None:
     """Speed of this source tree over that of another one, both taking turns in short slices."""
     from operant.bench.sides import Side

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from typer import Option
 
+from operant.cli.options import JsonFile
 from operant.cli.screen import UserError, mistakes, output, short
 
 EXAMPLE = "Example:  operant bench ppo --device cpu --peers sb3,rejax --json ppo.json"
@@ -36,9 +37,7 @@ def ppo(
     seconds: Annotated[
         float, Option(min=0.001, help="Least seconds that each contender trains in a round.")
     ] = 2.0,
-    json_file: Annotated[
-        str, Option("--json", metavar="FILE", help="Write JSON; '-' prints it.")
-    ] = "",
+    json_file: JsonFile = "",
 ) -> None:
     """PPO training steps per second: ours and others', taking turns, median of several rounds."""
     from operant.bench.peers import Setting

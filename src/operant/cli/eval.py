@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Option
+from typer import Option
 
 from operant.cli.agent import open_agent
+from operant.cli.options import AsJson, EnvCode, RunOrCheckpoint, Step, TimeLimit
 from operant.cli.screen import errors, literal, mistakes, output
 
 if TYPE_CHECKING:
@@ -17,9 +18,7 @@ EXAMPLE = "Example:  operant eval latest --episodes 100 --json"
 
 
 def evaluate(
-    run: Annotated[
-        str, Argument(metavar="RUN", help="A run's name, 'latest', or a path to a checkpoint.")
-    ],
+    run: RunOrCheckpoint,
     episodes: Annotated[int, Option(min=1, metavar="N", help="Episodes to play.")] = 100,
     greedy: Annotated[
         bool, Option("--greedy", "--deterministic", help="Only the most probable actions.")
@@ -28,16 +27,10 @@ def evaluate(
         bool, Option("--sampled", "--stochastic", help="Only sampled actions. Default: both.")
     ] = False,
     seed: Annotated[int, Option(min=0, metavar="N", help="Which episodes.")] = 1_000_003,
-    max_episode_steps: Annotated[
-        int | None, Option(min=1, metavar="N", help="Another time limit than the environment's.")
-    ] = None,
-    checkpoint: Annotated[
-        str, Option(metavar="STEP", help="Which checkpoint: a step, 'best' or 'latest'.")
-    ] = "latest",
-    env: Annotated[
-        str, Option(metavar="file.py:Class", help="Code of an environment that is not registered.")
-    ] = "",
-    as_json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
+    max_episode_steps: TimeLimit = None,
+    checkpoint: Step = "latest",
+    env: EnvCode = "",
+    as_json: AsJson = False,
 ) -> None:
     """Play whole episodes with a trained policy, many at once, and report the returns."""
     from operant.ppo.evaluate import evaluate as played

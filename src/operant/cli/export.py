@@ -6,28 +6,23 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Option
 
 from operant.cli.agent import open_agent
+from operant.cli.options import AsJson, EnvCode, RunOrCheckpoint, Step
 from operant.cli.screen import errors, literal, mistakes, output
 
 EXAMPLE = "Example:  operant export latest --onnx policy.onnx"
 
 
 def export(
-    run: Annotated[
-        str, Argument(metavar="RUN", help="A run's name, 'latest', or a path to a checkpoint.")
-    ],
+    run: RunOrCheckpoint,
     onnx: Annotated[Path, Option(metavar="FILE", help="Where to write the ONNX file.")] = Path(
         "policy.onnx"
     ),
-    checkpoint: Annotated[
-        str, Option(metavar="STEP", help="Which checkpoint: a step, 'best' or 'latest'.")
-    ] = "latest",
-    env: Annotated[
-        str, Option(metavar="file.py:Class", help="Code of an environment that is not registered.")
-    ] = "",
-    as_json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
+    checkpoint: Step = "latest",
+    env: EnvCode = "",
+    as_json: AsJson = False,
 ) -> None:
     """Write a policy as ONNX, normalisation included, and compare it with the original.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
+from operant.cli.options import AsJson
 from operant.cli.screen import UserError, errors, literal, mistakes, output
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def plot(
         bool, Option("--band", help="One curve: their mean, with the band of its 95 % interval.")
     ] = False,
     title: Annotated[str, Option(help="Above the chart.")] = "",
-    as_json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Draw the return of runs over their steps, in one chart."""
     from operant.runs.directory import find_run

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Option
+from typer import Option
 
 from operant.cli.agent import Opened, open_agent
+from operant.cli.options import AsJson, EnvCode, RunOrCheckpoint, Step, TimeLimit
 from operant.cli.screen import UserError, errors, literal, mistakes, output
 
 if TYPE_CHECKING:
@@ -21,9 +22,7 @@ EXAMPLE = "Example:  operant record latest --out agent.gif"
 
 
 def record(
-    run: Annotated[
-        str, Argument(metavar="RUN", help="A run's name, 'latest', or a path to a checkpoint.")
-    ],
+    run: RunOrCheckpoint,
     out: Annotated[
         Path, Option(metavar="FILE", help="agent.gif, agent.mp4 (needs ffmpeg) or agent.png.")
     ] = Path("agent.gif"),
@@ -36,16 +35,10 @@ def record(
         Option("--deterministic/--stochastic", help="The most probable actions, or samples."),
     ] = True,
     seed: Annotated[int, Option(min=0, metavar="N", help="Which episodes.")] = 0,
-    max_episode_steps: Annotated[
-        int | None, Option(min=1, metavar="N", help="Another time limit than the environment's.")
-    ] = None,
-    checkpoint: Annotated[
-        str, Option(metavar="STEP", help="Which checkpoint: a step, 'best' or 'latest'.")
-    ] = "latest",
-    env: Annotated[
-        str, Option(metavar="file.py:Class", help="Code of an environment that is not registered.")
-    ] = "",
-    as_json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
+    max_episode_steps: TimeLimit = None,
+    checkpoint: Step = "latest",
+    env: EnvCode = "",
+    as_json: AsJson = False,
 ) -> None:
     """Film a trained policy: a GIF, an MP4, or a strip of pictures as PNG."""
     from operant.render.film import write_film

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from operant.cli.options import AsJson
 from operant.cli.screen import UserError, literal, mistakes, output, short, verb
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ app = typer.Typer(
 @verb
 def runs(
     context: typer.Context,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the runs, the newest last: environment, state, steps, return."""
     if context.invoked_subcommand is not None:
@@ -88,7 +89,7 @@ def remove(
     force: Annotated[
         bool, typer.Option("--force", help="Also one that is still being trained.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Remove runs with everything in them."""
     from operant.runs.directory import list_runs

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from operant.cli.options import AsJson
 from operant.cli.screen import UserError, errors, literal, mistakes, output
 
 EXAMPLE = "Example:  operant stop latest"
@@ -18,7 +19,7 @@ def stop(
     timeout: Annotated[
         float, Option(metavar="SECONDS", help="How long to wait for its end; 0: not at all.")
     ] = 60.0,
-    as_json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Ask a training to stop: it finishes its iteration, saves a checkpoint and ends."""
     from operant.monitor.source import Source

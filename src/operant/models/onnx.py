@@ -6,7 +6,6 @@ import copy
 import io
 import logging
 import math
-import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -17,6 +16,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from operant.toolchain.files import export_file
 
 Postprocess = Callable[[Tensor], Tensor]
 """From a head [B, H] to the action [B, ...] of a deterministic policy."""
@@ -62,18 +63,7 @@ def export_onnx(
     _strip(model)
     onnx.checker.check_model(model)
 
-    part = path.with_name(f".{path.name[:99]}.{os.getpid()}.part")  # A name may have 255 bytes.
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(model.SerializeToString())
-        part.replace(path)
-    except OSError as error:
-        raise ValueError(
-            f"cannot write {path}: {error.strerror}; give a file name in a writable folder"
-        ) from error
-    finally:
-        if part.is_file():
-            part.unlink()
+    export_file(path, model.SerializeToString())
 
 
 def verify_onnx(policy: nn.Module, obs: Tensor, path: Path, postprocess: Postprocess) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import logging
-import os
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -13,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from operant.toolchain.files import export_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,18 +61,7 @@ def save_figure(figure: Figure, path: Path) -> None:
     image = io.BytesIO()
     with quiet():
         figure.savefig(image, format=path.suffix.lower()[1:], dpi=figure.dpi)
-    part = path.with_name(f".{path.name[:99]}.{os.getpid()}.part")  # A name may have 255 bytes.
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(image.getvalue())
-        part.replace(path)
-    except OSError as error:
-        raise ValueError(
-            f"cannot write {path}: {error.strerror}; give a file name in a writable folder"
-        ) from error
-    finally:
-        if part.is_file():
-            part.unlink()
+    export_file(path, image.getvalue())
 
 
 @contextmanager

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
 import shutil
 import struct
 import subprocess
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
@@ -18,6 +16,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from operant.toolchain.files import exporting
 
 Frame = NDArray[np.uint8]
 """A picture [H, W, 3] in red, green and blue."""
@@ -55,7 +55,7 @@ def write_film(path: Path, frames: Iterable[np.ndarray], fps: float) -> int:
     if not 0.01 <= fps < math.inf:
         raise ValueError(f"a film needs a frame rate of at least 0.01 per second, got {fps}")
     _find_tool(path.suffix.lower())
-    with _replacing(path) as part:
+    with exporting(path) as part:
         checked = _checked(frames)
         first = next(checked, None)
         if first is None:
@@ -70,26 +70,6 @@ def _find_tool(suffix: str) -> None:
             raise ValueError("an .mp4 film needs ffmpeg on the PATH; write .gif instead")
     elif find_spec("PIL") is None:
         raise ValueError(f"a {suffix} film needs Pillow: pip install pillow")
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """A sibling to write to, which becomes `path` in the end, or goes if the body raises."""
-    part = path.with_name(f".{path.name[:99]}.{os.getpid()}.part")  # A name may have 255 bytes.
-    try:
-        if path.is_dir():
-            raise IsADirectoryError(None, "it is a folder")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.touch()  # Not after an hour of frames.
-    except OSError as error:
-        raise ValueError(
-            f"cannot write {path}: {error.strerror}; give a file name in a writable folder"
-        ) from error
-    try:
-        yield part
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _checked(frames: Iterable[np.ndarray]) -> Iterator[Frame]:

@@ -37,6 +37,7 @@ from operant.toolchain.files import (
     write_synced,
 )
 from operant.toolchain.paths import home
+from operant.toolchain.text import printable
 
 _RESERVED = {"latest", "best"}
 
@@ -149,7 +150,7 @@ class Run:
     def log(self, text: str) -> None:
         """Append a line to ``train.log``, with the time."""
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-        line = "".join(c if c.isprintable() else "?" for c in text)
+        line = printable(text)
         descriptor = plain_descriptor(self.log_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
             os.write(descriptor, f"{stamp}  {line}\n".encode(errors="replace"))

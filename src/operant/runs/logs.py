@@ -24,8 +24,8 @@ from operant.toolchain.files import (
     open_plain,
     plain_descriptor,
     replace_file,
+    replacing,
     sync_folder,
-    temporary_name,
 )
 
 __all__ = ["CsvLog", "JsonlLog", "Log", "TensorBoardLog", "WandbLog", "cut_log", "read_csv"]
@@ -333,9 +333,8 @@ def _has_header(path: Path, header: bytes) -> bool:
 
 def _rewrite(path: Path, keep: Callable[[int, bytes], bool]) -> None:
     """Atomically drop the lines that `keep(number, line)` refuses, and a torn last one."""
-    staged = path.with_name(temporary_name(path.name))
     try:
-        with open_plain(path) as source, open(staged, "xb") as target:
+        with replacing(path) as staged, open_plain(path) as source, open(staged, "xb") as target:
             for number, line in enumerate(iter(lambda: source.readline(_MAX_LINE_BYTES), b""), 1):
                 if not _whole(line, number):
                     break
@@ -343,13 +342,8 @@ def _rewrite(path: Path, keep: Callable[[int, bytes], bool]) -> None:
                     target.write(line)
             target.flush()
             os.fsync(target.fileno())
-        os.replace(staged, path)
     except ValueError as error:
-        staged.unlink()
         raise ValueError(f"{path}: {error}; move it away to go on") from None
-    except BaseException:
-        staged.unlink(missing_ok=True)
-        raise
     sync_folder(path.parent)
 
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from operant.runs import metrics_layout as at
 from operant.runs.metrics_layout import Layout, Status, Views, status_code
-from operant.toolchain.files import open_plain, sync_folder, temporary_name, write_synced
+from operant.toolchain.files import open_plain, replacing, sync_folder, write_synced
 
 __all__ = ["MetricsFileError", "MetricsReader", "MetricsWriter", "Snapshot", "Status"]
 
@@ -76,17 +76,14 @@ class MetricsWriter:
 
     def _create(self) -> None:
         """Put the image in the place of whatever is there."""
-        staged = self.path.with_name(temporary_name(self.path.name))
+        descriptor = -1
         try:
-            write_synced(staged, self._image)
-            descriptor = os.open(staged, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
-                os.replace(staged, self.path)
-            except BaseException:
-                os.close(descriptor)
-                raise
+            with replacing(self.path) as staged:
+                write_synced(staged, self._image)
+                descriptor = os.open(staged, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         except BaseException:
-            staged.unlink(missing_ok=True)
+            if descriptor >= 0:
+                os.close(descriptor)
             raise
         if self._descriptor >= 0:
             os.close(self._descriptor)

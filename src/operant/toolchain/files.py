@@ -7,7 +7,8 @@ import os
 import secrets
 import shutil
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 
@@ -15,8 +16,11 @@ _PREFIX = ".tmp-"
 
 
 def temporary_name(name: str) -> str:
-    """A fresh name to stage `name` under; what looks for files by name cannot match it."""
-    return f"{_PREFIX}{name}-{os.getpid()}-{secrets.token_hex(4)}"
+    """A fresh name to stage `name` under; what looks for files by name cannot match it.
+
+    Of a long name the beginning: a name may have 255 bytes, four a character.
+    """
+    return f"{_PREFIX}{name[:50]}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
 def write_synced(path: Path, data: bytes | bytearray) -> None:
@@ -43,16 +47,71 @@ def make_folder(folder: Path) -> None:
         sync_folder(folder.parent)
 
 
-def replace_file(path: Path, data: bytes) -> None:
-    """Give `path` new content: a reader, or a kill, finds the old bytes or the new ones."""
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A sibling to create, which becomes `path` at the end, or goes if the body raises.
+
+    A reader, or a kill, finds the old file or the new one. To outlast a power cut as well, see
+    `replace_file`.
+    """
     staged = path.with_name(temporary_name(path.name))
     try:
-        write_synced(staged, data)
+        yield staged
         os.replace(staged, path)
     except BaseException:
-        staged.unlink(missing_ok=True)
+        with suppress(OSError):
+            staged.unlink()
         raise
+
+
+def replace_file(path: Path, data: bytes | bytearray) -> None:
+    """Give `path` new content, which is on the disk when this returns."""
+    with replacing(path) as staged:
+        write_synced(staged, data)
     sync_folder(path.parent)
+
+
+@contextmanager
+def exporting(path: Path) -> Iterator[Path]:
+    """As `replacing`, for a name that a user chose; its folder is made where it is missing.
+
+    The sibling is there, empty, before the body begins, which may take an hour.
+
+    Raises:
+        ValueError: `path` is a folder, or stands where nothing can be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            if stat.S_ISDIR(path.stat().st_mode):
+                raise IsADirectoryError(errno.EISDIR, "it is a folder")
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    with replacing(path) as staged:
+        try:
+            staged.touch()
+        except OSError as error:
+            raise _unwritable(path, error) from error
+        yield staged
+
+
+def export_file(path: Path, data: bytes | bytearray) -> None:
+    """Write a file that a user asked for; missing folders are made.
+
+    Raises:
+        ValueError: as `exporting`, or the disk is full.
+    """
+    with exporting(path) as staged:
+        try:
+            staged.write_bytes(data)
+        except OSError as error:
+            raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> ValueError:
+    return ValueError(
+        f"cannot write {path}: {error.strerror}; give a file name in a writable folder"
+    )
 
 
 def discard(path: Path) -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import ModuleType
 
 from operant.toolchain import paths
+from operant.toolchain.files import replacing
 from operant.toolchain.kernel_cache import locked, prune_once, used
 from operant.toolchain.reached_code import reached_digest
 
@@ -66,19 +67,13 @@ def _write_once(filename: str, source: str) -> Path:
                 if path.exists() and path.read_text() == source:
                     used(path)
                     return path
-                name = _staged(folder, source)
-                os.replace(name, path)
+                with replacing(path) as staged:
+                    staged.write_text(source)
             prune_once(folder)
             return path
         except OSError:
             continue  # a read-only home: compile into the temporary folder
     raise OSError(f"cannot write compiled kernels to {paths.home()}; set OPERANT_HOME")
-
-
-def _staged(folder: Path, source: str) -> str:
-    with tempfile.NamedTemporaryFile("w", dir=folder, suffix=".tmp", delete=False) as file:
-        file.write(source)
-    return file.name
 
 
 def _is_ours(folder: Path) -> bool:

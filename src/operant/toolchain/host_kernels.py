@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Sequence
 
 import numpy as np
 
 from operant.toolchain import paths
+from operant.toolchain.files import replacing
 from operant.toolchain.kernel_cache import locked, used
 
 _OPTIONS = (
@@ -51,13 +50,11 @@ class HostKernels:
             used(library)
         if not library.exists():
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with tempfile.TemporaryDirectory(dir=folder) as place:
-                built = f"{place}/kernels.so"
-                command = [compiler, *_OPTIONS, "-", "-o", built]
+            with replacing(library) as built:
+                command = [compiler, *_OPTIONS, "-", "-o", str(built)]
                 found = subprocess.run(command, input=source, capture_output=True, text=True)
                 if found.returncode:
                     raise RuntimeError(found.stderr)
-                os.replace(built, library)
         loaded = ctypes.CDLL(str(library))
         self._functions = {name: getattr(loaded, name) for name in names}
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import os
-import tempfile
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
@@ -22,6 +20,7 @@ import torch
 
 from operant.toolchain import paths
 from operant.toolchain.errors import CompileError
+from operant.toolchain.files import replacing
 from operant.toolchain.kernel_cache import prune_once, used
 
 __all__ = ["EXACT", "CompileError", "Kernels", "compile_source"]
@@ -158,9 +157,8 @@ def _compiled(source: str, options: Sequence[str], again: bool = False) -> bytes
     binary = compile_source(compiler, source, options)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
-            file.write(binary)
-        os.replace(file.name, path)
+        with replacing(path) as staged:
+            staged.write_bytes(binary)
         prune_once(path.parent)
     except OSError:  # a home that cannot be written to: compile again next time
         pass

@@ -131,7 +131,10 @@ def _parsed_value(text: str) -> Any:
 
 
 def to_toml(config: BaseConfig, comments: bool = True) -> str:
-    """The configuration as TOML; reading it gives an equal one."""
+    """The configuration as TOML; reading it gives an equal one.
+
+    Not with tomlkit: the comments' column, their wrapping and ``1_000_000`` would still be ours.
+    """
     help_texts = config.option_names()
     lines: list[str] = []
     for section, table in config.to_dict().items():

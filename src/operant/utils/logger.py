@@ -16,7 +16,8 @@ from operant.runs.hardware import HARDWARE, Hardware
 from operant.runs.logs import CsvLog, read_csv
 from operant.runs.metrics_file import MetricsWriter
 from operant.runs.metrics_layout import Status
-from operant.toolchain.files import replace_file
+from operant.toolchain.files import replace_file, replacing
+from operant.toolchain.text import printable
 
 _OWN = ("iteration", "steps", "seconds", "sps")
 """Columns that the logger fills in itself."""
@@ -131,19 +132,13 @@ class Logger:
         table = read_csv(self._run.csv_file)
         count = len(table["iteration"])
         columns = [table.get(name, np.full(count, np.nan)) for name in fields]
-        staged = self._run.csv_file.with_name(".metrics-wider.csv")
-        staged.unlink(missing_ok=True)
-        wider = CsvLog(staged, fields)
-        for values in zip(*columns, strict=True):
-            wider.write({n: float(v) for n, v in zip(fields, values, strict=True) if v == v})
-        wider.close()
         unknown = [np.full(count, np.nan) for _ in HARDWARE]
-        try:
+        with replacing(self._run.csv_file) as staged:
+            wider = CsvLog(staged, fields)
+            for values in zip(*columns, strict=True):
+                wider.write({n: float(v) for n, v in zip(fields, values, strict=True) if v == v})
+            wider.close()
             live = self._new_live(fields, np.column_stack(columns + unknown).tolist())
-        except ValueError:
-            staged.unlink()
-            raise
-        os.replace(staged, self._run.csv_file)
         self._csv.close()
         self._fields, self._live = fields, live
         self._csv = CsvLog(self._run.csv_file, fields)
@@ -171,7 +166,7 @@ def _new_run(name: str, total_steps: int, env: str) -> Run:
 
 
 def _quoted(text: str) -> str:
-    plain = "".join(c if c.isprintable() and c not in '"\\' else "?" for c in text)
+    plain = printable(text).replace('"', "?").replace("\\", "?")
     return f'"{plain}"'
 
 

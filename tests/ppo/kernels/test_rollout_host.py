@@ -28,6 +28,8 @@ from operant.toolchain import paths
 from operant.toolchain.host_kernels import host_compiler
 from operant.training.noise import fill_uniforms
 
+from ...environments import Leaky
+
 pytestmark = [
     pytest.mark.filterwarnings("ignore:(invalid|overflow|divide):RuntimeWarning"),
     pytest.mark.skipif(
@@ -282,32 +284,6 @@ def test_wide_layers(card: pytest.MonkeyPatch) -> None:
     )
     twin.set_state(ppo.env.get_state())
     check(ppo, twin, 0)
-
-
-class Leaky(operant.Env):
-    """What it shows is not a number after three steps, or what it pays, as `gift` says."""
-
-    class State(NamedTuple):
-        x: float
-        steps: int
-
-    class Params(NamedTuple):
-        gift: int = 0
-
-    observation_space = Box(-np.inf, np.inf, (2,))
-    action_space = MultiDiscrete([2])
-    max_episode_steps = 100
-
-    def reset(random):
-        return Leaky.State(random[0], 0)
-
-    def step(state, action, params):
-        bad = where(state.steps == 2, float("nan"), 0.0)
-        seen = state.x + where(params.gift == 0, bad, 0.0)
-        return Leaky.State(seen, state.steps + 1), where(params.gift == 1, bad, 1.0), False
-
-    def observe(state):
-        return state.x, 1.0
 
 
 @pytest.mark.parametrize(("gift", "steps"), [(0, 3), (1, 3), (0, 2), (1, 2), (2, 6)])

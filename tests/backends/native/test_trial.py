@@ -15,7 +15,7 @@ from operant.compiler.spec.native_abi import Library
 from operant.vector.native import NativeError, load
 
 WALK = "tests/vector/native/walk.c"
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 Build = Callable[..., Path]
 
 DESCRIPTIONS = {

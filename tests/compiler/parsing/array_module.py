@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from itertools import count
 from pathlib import Path
@@ -12,6 +11,8 @@ from typing import Any
 import pytest
 
 from operant.lang.advice import LanguageError
+
+from ...modules import load
 
 HEAD = """\
 import math
@@ -104,19 +105,12 @@ _numbers = count()
 
 def module(tmp_path: Path, text: str) -> Any:
     """A module with this text, imported from a file, so that its source can be read."""
-    name = f"array_functions_{next(_numbers)}"
-    path = tmp_path / f"{name}.py"
+    path = tmp_path / f"array_functions_{next(_numbers)}.py"
     path.write_text(text)
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    loaded = importlib.util.module_from_spec(spec)
-    sys.modules[name] = loaded
     try:
-        spec.loader.exec_module(loaded)
+        return load(path)
     finally:
-        del sys.modules[name]
-    return loaded
+        del sys.modules[path.stem]
 
 
 def written(code: str, before: str = "", actions: str = "Discrete(3)") -> str:

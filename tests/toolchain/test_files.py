@@ -1,4 +1,4 @@
-"""Opening what a stranger may have put there: nothing is followed, nothing waits."""
+"""Files appear whole or not at all; what a stranger put there is not followed nor waited for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from operant.toolchain.files import check_folder, open_plain, plain_descriptor, read_bounded
+from operant.toolchain.files import (
+    check_folder,
+    export_file,
+    exporting,
+    open_plain,
+    plain_descriptor,
+    read_bounded,
+    replace_file,
+    replacing,
+)
 
 
 def place(kind: str, path: Path) -> None:
@@ -71,3 +80,46 @@ def test_folders(tmp_path: Path) -> None:
     for name, words in (("link", "symbolic"), ("dangling", "symbolic"), ("file", "not a folder")):
         with pytest.raises(OSError, match=words):
             check_folder(tmp_path / name)
+
+
+@pytest.mark.parametrize("writing", [replacing, exporting])
+def test_a_file_is_replaced_in_the_end_or_not_at_all(writing, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    with writing(path) as staged:
+        staged.write_bytes(b"new")
+        assert path.read_bytes() == b"old"
+    assert path.read_bytes() == b"new"
+
+    def break_off(error: type[BaseException]) -> None:
+        with writing(path) as staged:
+            staged.write_bytes(b"half")
+            raise error
+
+    for error in (ValueError, KeyboardInterrupt):
+        with pytest.raises(error):
+            break_off(error)
+    assert path.read_bytes() == b"new"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "木", "🎈"])
+def test_the_longest_name_there_can_be(letter: str, tmp_path: Path) -> None:
+    path = tmp_path / (letter * (255 // len(letter.encode())))
+    replace_file(path, b"1")
+    assert path.read_bytes() == b"1"
+    export_file(path, b"2")
+    assert path.read_bytes() == b"2"
+
+
+def test_where_a_user_may_not_write(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path, why in (
+        (tmp_path, "it is a folder"),
+        (tmp_path / "file" / "x", "File exists"),
+        (Path("/proc/x"), "No such file"),
+        (tmp_path / "missing" / ("x" * 256), "File name too long"),
+    ):
+        with pytest.raises(ValueError, match=f"cannot write .*: {why}.*; give a file name in a"):
+            export_file(path, b"")
+    assert sorted(os.listdir(tmp_path)) == ["file", "missing"]

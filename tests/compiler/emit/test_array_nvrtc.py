@@ -11,7 +11,7 @@ from operant.compiler.emit.cuda_array_kernels import array_cuda_source
 from operant.compiler.spec.rules import Rules
 from operant.toolchain.nvrtc import EXACT, compile_source
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100"])

@@ -16,7 +16,7 @@ import operant
 from operant.compiler.spec.rules import Rules
 from operant.lang import LanguageError, to_float, where
 
-PAGE = Path(__file__).parents[2] / "docs" / "environments.md"
+PAGE = Path(__file__).parents[3] / "docs" / "environments.md"
 
 
 class Position(NamedTuple):

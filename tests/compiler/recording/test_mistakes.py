@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import sys
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from operant.cli import main
 from operant.compiler.spec.rules import Rules
 from operant.lang import LanguageError
 
+from ...modules import load as load_file
 from .class_mistakes import CLASS_MISTAKES
 from .mistakes import FUNCTION_MISTAKES, GOOD, HEAD, LINE, Change
 
@@ -43,13 +43,7 @@ def changed(*changes: Change) -> str:
 
 def load(file: Path, text: str) -> ModuleType:
     file.write_text(text)
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[file.stem] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_file(file)
 
 
 def marked_line(text: str) -> int:

@@ -4,10 +4,8 @@ bit, and so does a card."""
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,14 +19,9 @@ from operant.compiler.runtime.cuda_words import WORDS
 from operant.toolchain.host_kernels import host_compiler
 from operant.toolchain.nvrtc import EXACT, compile_source
 
-spec = importlib.util.spec_from_file_location(
-    "expressions_of_triton", Path(__file__).parent / "test_triton_source.py"
-)
-assert spec is not None
-assert spec.loader is not None
-expressions = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(expressions)
-TEXTS, INPUTS = expressions.TEXTS, expressions.INPUTS
+from . import test_triton_source as expressions
+from .test_triton_source import INPUTS, TEXTS
+
 KINDS = {FLOAT: np.float32, INT: np.int32, BOOL: np.bool_}
 BEGIN = """
 #ifdef __CUDACC__

@@ -3,7 +3,6 @@ the same text compiles."""
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import subprocess
 import sys
@@ -26,6 +25,8 @@ from operant.compiler.recording.trace import BOOL, FLOAT, INT, Program, Symbol
 from operant.compiler.spec.rules import NUMPY_DTYPES
 from operant.lang.batch import batch
 from operant.lang.words import bits_of, float_of
+
+from ...modules import load as load_file
 
 INF, NAN = math.inf, math.nan
 INPUTS = {"x": FLOAT, "y": FLOAT, "p_k": FLOAT, "n": INT, "m": INT, "c": BOOL, "d": BOOL}
@@ -160,12 +161,7 @@ def kernel_source(texts: list[str]) -> str:
 def load(source: str, path: Path) -> ModuleType:
     """The module with this text; Triton reads it again from the file."""
     path.write_text(source)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_file(path)
 
 
 @pytest.fixture

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +19,8 @@ from operant.lang import Arrays, boolean, cos, float32, int32, sin, tan, to_floa
 from operant.toolchain.gpus import card_count
 from operant.toolchain.host_kernels import host_compiler
 
+from ..modules import load
+
 pytestmark = pytest.mark.usefixtures("unseen_test")
 
 SEEDS = (101, 203)
@@ -28,17 +28,6 @@ STATEMENTS = 14
 needs_compiler = pytest.mark.skipif(
     host_compiler() is None or card_count() > 0, reason="needs a C++ compiler, and no card"
 )
-
-
-def load(path: Path) -> Any:
-    """A module, so that the source of its functions can be read."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 writer = load(Path(__file__).parents[1] / "fuzz" / "array_writer.py")
