@@ -11,7 +11,7 @@ from torch import Tensor
 
 from operant.models.actor_critic import ActorCritic, OneHot
 from operant.models.distributions import Categorical, Gaussian, MultiCategorical
-from operant.ppo.engines.fused_scope import why_not_bf16, widest_layer
+from operant.ppo.engines.fused_scope import choices, why_not_bf16, widest_layer
 from operant.ppo.job import Job
 from operant.ppo.kernels.hopper.update import PANEL, Plan, update_source
 from operant.ppo.kernels.triton.layers import NUMBERS
@@ -180,9 +180,7 @@ class FusedLayout:
         """How many actions each choice has, and what they are numbered from."""
         dist = self.job.distribution
         assert isinstance(dist, Categorical | MultiCategorical)
-        if isinstance(dist, Categorical):
-            return [dist.head_size], [dist.start]
-        return dist.sizes, dist.start
+        return choices(dist)
 
     def head_columns(self, net: Network) -> tuple[Tensor, Tensor]:
         """Which choice each column of the head belongs to, and that choice's first column."""
