@@ -19,7 +19,7 @@ from operant.buffers.advantages import gae
 from operant.buffers.triton_scans import discounted_triton, gae_triton
 from operant.check.env_check import random_actions
 from operant.models import PPO
-from operant.ppo.engines.gpu_engines import fused_engine
+from operant.ppo.engines.gpu_builders import fused_engine
 from operant.ppo.kernels.cpu.shuffle import shuffle_keys
 from operant.ppo.kernels.triton.episodes import last_episodes
 from operant.ppo.kernels.triton.noise import fill_uniforms_triton

@@ -250,7 +250,7 @@ def test_it_compiles_once_and_before_it_captures(graphs: None) -> None:
 # Whole engines -------------------------------------------------------------------------------
 def made(kind: str, policy: nn.Module | None = None, **options: Any) -> PPO:
     """A trainer with an engine that is captured or not, whatever would be chosen here."""
-    from operant.ppo.engines import gpu_engines
+    from operant.ppo.engines import gpu_builders
 
     batch = operant.make(
         "CartPole-v1", 5, backend="cuda", autoreset_mode="SameStep", max_episode_steps=3
@@ -261,10 +261,10 @@ def made(kind: str, policy: nn.Module | None = None, **options: Any) -> PPO:
     given |= {"normalize_reward": True, "target_kl": 1e-5}
     ppo = PPO(batch, device="cpu", engine="eager", policy=policy, **{**given, **options})
     make: dict[str, Callable[[Any], Any]] = {
-        "eager": gpu_engines.eager_engine,
-        "graph": gpu_engines.graph_engine,
-        "fused": lambda job: gpu_engines.fused_engine(job, captured=False),
-        "fused captured": lambda job: gpu_engines.fused_engine(job, captured=True),
+        "eager": gpu_builders.eager_engine,
+        "graph": gpu_builders.graph_engine,
+        "fused": lambda job: gpu_builders.fused_engine(job, captured=False),
+        "fused captured": lambda job: gpu_builders.fused_engine(job, captured=True),
     }
     ppo.engine = make[kind](ppo.engine.job)  # type: ignore[attr-defined]
     return ppo

@@ -237,12 +237,12 @@ def test_the_gradient_is_autograds(
     shared: bool,
     precision: str,
 ) -> None:
-    from operant.ppo.engines import gpu_engines
+    from operant.ppo.engines import gpu_builders
 
     if precision == "bf16" and not in_bf16(task, hidden, activation):
         pytest.skip("too wide for bf16")
     # Without graphs, and without a rollout: its kernel takes longest to compile.
-    monkeypatch.setattr(gpu_engines, "GraphExecutor", gpu_engines.DirectExecutor)
+    monkeypatch.setattr(gpu_builders, "GraphExecutor", gpu_builders.DirectExecutor)
     ppo = made(
         {**tasks, "Locked": Locked, "Wide": Wide}[task],
         num_envs=1000 if ON_GPU else 23,

@@ -87,11 +87,11 @@ def card(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> pyt
         request.getfixturevalue("interpreter")
     elif torch.cuda.get_device_capability()[0] != 9:
         pytest.skip("the card is no Hopper")
-    from operant.ppo.engines import fused_gpu_layout, fused_gpu_program, gpu_engines
+    from operant.ppo.engines import fused_gpu_layout, fused_gpu_program, gpu_builders
     from operant.ppo.kernels.hopper import hopper_rollout
 
     monkeypatch.setattr(fused_gpu_program, "HopperUpdate", lambda plan, device: None)
-    monkeypatch.setattr(gpu_engines, "GraphExecutor", gpu_engines.DirectExecutor)
+    monkeypatch.setattr(gpu_builders, "GraphExecutor", gpu_builders.DirectExecutor)
     if not ON_CARD:
         monkeypatch.setattr(fused_gpu_layout, "is_hopper", lambda device: True)
         monkeypatch.setattr(fused_gpu_layout, "_processors", lambda device: 132)

@@ -55,13 +55,13 @@ def _on_host(job: Job) -> Choice:
 
 def _on_gpu(job: Job) -> Choice:
     """`fused`, `graph` or `eager`, with environments on the GPU."""
-    from operant.ppo.engines import gpu_engines
+    from operant.ppo.engines import gpu_builders
     from operant.ppo.engines.captured_graph import CannotCaptureError
     from operant.toolchain.nvrtc import CompileError
 
     wanted = job.config.run.engine
     if wanted == "eager":
-        return Choice(gpu_engines.eager_engine(job), "as asked")
+        return Choice(gpu_builders.eager_engine(job), "as asked")
     fastest = "as asked" if wanted != "auto" else "the fastest for this job"
     if wanted in ("auto", "fused"):
         from operant.ppo.engines.fused_scope import why_fused_is_slow_on_card, why_not_fused_on_card
@@ -71,7 +71,7 @@ def _on_gpu(job: Job) -> Choice:
             reason = why_fused_is_slow_on_card(job)
         if reason is None and (job.device.type == "cuda" or wanted == "fused"):
             try:
-                return Choice(_fitting(gpu_engines.fused_engine, job), fastest)
+                return Choice(_fitting(gpu_builders.fused_engine, job), fastest)
             except (CannotCaptureError, CompileError) as error:
                 reason = str(error).partition("\n")[0]
         if wanted == "fused":
@@ -81,13 +81,13 @@ def _on_gpu(job: Job) -> Choice:
     why = _why_not_graph(job)
     if why is None:
         try:
-            return Choice(_fitting(gpu_engines.graph_engine, job), fastest)
+            return Choice(_fitting(gpu_builders.graph_engine, job), fastest)
         except CannotCaptureError as error:
             why = str(error)
     reason = f"the graph engine cannot do this job: {why}"
     if wanted == "fused":
         reason = f"{fastest}; nor can the graph engine: {why}"
-    return Choice(gpu_engines.eager_engine(job), reason)
+    return Choice(gpu_builders.eager_engine(job), reason)
 
 
 def _fitting(make: Callable[[Job], Engine], job: Job) -> Engine:

@@ -19,7 +19,12 @@ from operant.models.actor_critic import ActorCritic, OneHot
 from operant.models.distributions import Categorical, Gaussian, MultiCategorical
 from operant.ppo.engines.base import BaseEngine, check_memory
 from operant.ppo.engines.figures import FIGURES
-from operant.ppo.engines.fused_scope import Parts, check_memory_of, check_training_of
+from operant.ppo.engines.fused_scope import (
+    Parts,
+    category_sizes,
+    check_memory_of,
+    check_training_of,
+)
 from operant.ppo.job import Episodes, Job
 from operant.ppo.kernels.cpu import layout as n
 from operant.ppo.kernels.cpu import parameter_layout as p
@@ -383,13 +388,6 @@ class FusedEngine(BaseEngine):
             job.obs_normalizer.update(self.buffer.flat("obs")[0])
         found["explained_variance"] = self.explained_variance()
         return found
-
-
-def category_sizes(dist: Categorical | MultiCategorical) -> tuple[list[int], list[int]]:
-    """How many categories each part of an action has, and what they are numbered from."""
-    if isinstance(dist, Categorical):
-        return [dist.head_size], [dist.start]
-    return dist.sizes, dist.start
 
 
 def _most(array: np.ndarray, counts: np.ndarray) -> int:

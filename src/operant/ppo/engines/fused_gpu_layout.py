@@ -11,7 +11,7 @@ from torch import Tensor
 
 from operant.models.actor_critic import ActorCritic, OneHot
 from operant.models.distributions import Categorical, Gaussian, MultiCategorical
-from operant.ppo.engines.fused_scope import why_not_bf16, widest_layer
+from operant.ppo.engines.fused_scope import category_sizes, why_not_bf16, widest_layer
 from operant.ppo.job import Job
 from operant.ppo.kernels.hopper.hopper_update import PANEL, UpdatePlan, update_source
 from operant.ppo.kernels.triton.layers import NUMBERS
@@ -129,7 +129,7 @@ class FusedLayout:
 
     def hopper_plan(self) -> UpdatePlan:
         """The update's kernel for Hopper."""
-        choices = [] if isinstance(self.job.distribution, Gaussian) else self.choices()[0]
+        choices = [] if isinstance(self.job.distribution, Gaussian) else self.category_sizes()[0]
         outputs = self.policy.actor_head.out_features
         return update_source(self.networks, outputs, choices, self.constants(), self.samples)
 
@@ -157,7 +157,7 @@ class FusedLayout:
         if isinstance(dist, Gaussian):
             numbers = len(dist.low)
         else:
-            sizes, starts = self.choices()
+            sizes, starts = self.category_sizes()
         outputs = self.policy.actor_head.out_features
         return Acting(
             networks=self.networks,
@@ -176,13 +176,11 @@ class FusedLayout:
             bounds = np.concatenate([dist.low, dist.high])
         return torch.from_numpy(bounds).to(self.device)
 
-    def choices(self) -> tuple[list[int], list[int]]:
+    def category_sizes(self) -> tuple[list[int], list[int]]:
         """How many actions each choice has, and what they are numbered from."""
         dist = self.job.distribution
         assert isinstance(dist, Categorical | MultiCategorical)
-        if isinstance(dist, Categorical):
-            return [dist.head_size], [dist.start]
-        return dist.sizes, dist.start
+        return category_sizes(dist)
 
     def head_columns(self, net: Network) -> tuple[Tensor, Tensor]:
         """Which choice each column of the head belongs to, and that choice's first column."""
@@ -191,7 +189,7 @@ class FusedLayout:
         if isinstance(dist, Gaussian):
             parts[: dist.head_size // 2] = np.arange(dist.head_size // 2)
         else:
-            sizes, _ = self.choices()
+            sizes, _ = self.category_sizes()
             begin = np.cumsum([0, *sizes])
             for k, size in enumerate(sizes):
                 parts[begin[k] : begin[k] + size], firsts[begin[k] : begin[k] + size] = k, begin[k]

@@ -230,3 +230,10 @@ def _why_not_trunk(trunk: nn.Module, most_neurons: int) -> str | None:
     if widest > most_neurons:
         return f"its hidden layers have {most_neurons} neurons at most, not {widest}"
     return None
+
+
+def category_sizes(dist: Categorical | MultiCategorical) -> tuple[list[int], list[int]]:
+    """How many actions each choice has, and what they are numbered from."""
+    if isinstance(dist, Categorical):
+        return [dist.head_size], [dist.start]
+    return dist.sizes, dist.start
