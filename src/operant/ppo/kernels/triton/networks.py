@@ -1,9 +1,9 @@
 """Where the kernels find a policy's weights: one vector, padded to the sizes that products want.
 
 A network lies there as ``matrix | matrix | bias | ...``, its head last, then the logarithms of the
-deviations if they are parameters. A matrix is ``[inputs, outputs]``, PyTorch's transposed. The first
-layer's bias is a row of its matrix, for an input that is always 1. What is padding is 0 and stays
-0. Gradients have the same layout.
+deviations if they are parameters. A matrix is ``[inputs, outputs]``, PyTorch's transposed. The
+first layer's bias is a row of its matrix, for an input that is always 1. What is padding is 0 and
+stays 0. Gradients have the same layout.
 """
 
 from __future__ import annotations
