@@ -28,12 +28,12 @@ from operant.ppo.kernels.triton.rollout_launch import rollout_kernel, rollout_op
 from operant.ppo.kernels.triton.rollout_source import Acting
 
 POINTERS = {name: "i32" for name in ("one_hot", "parts", "firsts", "ints", "records")}
-POINTERS |= {name: "i32" for name in ("places", "numbers")}
+POINTERS |= {name: "i32" for name in ("places", "offsets", "numbers")}
 POINTERS |= {name: "i64" for name in ("keys", "first_step", "addresses")}
 POINTERS |= {name: "i1" for name in ("flags", "terminated", "truncated", "action_mask")}
 POINTERS |= {name: "fp64" for name in ("clip", "rate", "steps")}
 NUMBERS = {name: "i32" for name in ("job", "count", "size", "stride", "num_envs", "max_steps")}
-NUMBERS |= {name: "i32" for name in ("most", "pieces", "policy_low", "policy_high")}
+NUMBERS |= {name: "i32" for name in ("most", "segments", "policy_low", "policy_high")}
 NUMBERS |= {"host_ns": "i64"}
 
 

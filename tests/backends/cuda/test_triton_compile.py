@@ -134,7 +134,7 @@ TRAINING = [
         {"terminated": "i1", "truncated": "i1", "counts": "i32", "out": "fp64"},
     ),
 ]
-NUMBERS |= {name: "i32" for name in ("seed_low", "seed_high", "count", "most", "pieces")}
+NUMBERS |= {name: "i32" for name in ("seed_low", "seed_high", "count", "most", "segments")}
 
 
 for env, arch, modes in json.loads(sys.argv[1]):

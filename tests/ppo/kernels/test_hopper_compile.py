@@ -1,4 +1,4 @@
-"""The update's kernel for Hopper, compiled by NVRTC for a card that is not here."""
+"""The update's kernel for Hopper, compiled by NVRTC for a GPU that is not here."""
 
 from __future__ import annotations
 

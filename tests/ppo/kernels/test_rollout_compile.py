@@ -1,4 +1,4 @@
-"""The rollout's kernel for Hopper, compiled by NVRTC for a card that is not here."""
+"""The rollout's kernel for Hopper, compiled by NVRTC for a GPU that is not here."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The rollout's kernel for Hopper: against the environments' rules, and against the policy in
-bfloat16. Where there is no card, the host plays one: the same text, by the system's compiler."""
+bfloat16. Where there is no GPU, the host plays one: the same text, by the system's compiler."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ pytestmark = [
         host_compiler() is None and not torch.cuda.is_available(), reason="no C++ compiler"
     ),
 ]
-ON_CARD = torch.cuda.is_available()
-DEVICE = "cuda" if ON_CARD else "cpu"
+ON_GPU = torch.cuda.is_available()
+DEVICE = "cuda" if ON_GPU else "cpu"
 Tasks = dict[str, type[operant.Env]]
 STEPS, LIMIT = 6, 4
 RESULTS = (
@@ -45,7 +45,7 @@ RESULTS = (
     *("last_value", "final_value", "final_obs", "report"),
 )
 OPTIONS = ("-std=c++17", "-O1", "-shared", "-fPIC", "-fno-strict-aliasing", "-ffp-contract=off")
-CARD = Path(__file__).parent / "card_on_host.h"
+GPU_ON_HOST = Path(__file__).parent / "gpu_on_host.h"
 ENTRY = """
 extern "C" void launch(const Rollout* argument, int blocks, int threads) {
   run_blocks<const Rollout>(rollout, *argument, blocks, threads);
@@ -63,7 +63,7 @@ class HostKernels:
         assert names == ["rollout"]
         assert instructions in source
         assert options["shared"] <= 227 << 10
-        text = source.replace(instructions, CARD.read_text()) + ENTRY
+        text = source.replace(instructions, GPU_ON_HOST.read_text()) + ENTRY
         digest = hashlib.sha256("\n".join([*OPTIONS, text]).encode()).hexdigest()[:24]
         library = paths.home() / "kernels" / f"rollout_{digest}.so"
         if not library.exists():
@@ -81,18 +81,18 @@ class HostKernels:
 
 
 @pytest.fixture
-def card(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Engines take the host for a Hopper card. They only play, and without graphs."""
-    if not ON_CARD:
+def gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Engines take the host for a Hopper GPU. They only play, and without graphs."""
+    if not ON_GPU:
         request.getfixturevalue("interpreter")
     elif torch.cuda.get_device_capability()[0] != 9:
-        pytest.skip("the card is no Hopper")
+        pytest.skip("the GPU is no Hopper")
     from operant.ppo.engines import fused_gpu_layout, fused_gpu_program, gpu_builders
     from operant.ppo.kernels.hopper import hopper_rollout
 
     monkeypatch.setattr(fused_gpu_program, "HopperUpdate", lambda plan, device: None)
     monkeypatch.setattr(gpu_builders, "GraphExecutor", gpu_builders.DirectExecutor)
-    if not ON_CARD:
+    if not ON_GPU:
         monkeypatch.setattr(fused_gpu_layout, "is_hopper", lambda device: True)
         monkeypatch.setattr(fused_gpu_layout, "_processors", lambda device: 132)
         monkeypatch.setattr(hopper_rollout, "Kernels", HostKernels)
@@ -209,8 +209,8 @@ def check(ppo: PPO, twin: Any, iteration: int) -> None:
             found = b.report[t, done, 1].view(torch.int32).numpy()
             np.testing.assert_array_equal(found, lengths)
             seconds = b.report[t, :, 2].numpy()
-            assert ON_CARD or (seconds[done & began] == 0.0).all()  # by a clock that stands still
-            assert ON_CARD or iteration > 0 or (seconds[done & ~began] != 0.0).all()
+            assert ON_GPU or (seconds[done & began] == 0.0).all()  # by a clock that stands still
+            assert ON_GPU or iteration > 0 or (seconds[done & ~began] != 0.0).all()
             began |= done
             value = torch.zeros(num_envs)
             value[done] = in_bfloat16(policy, final)[1]
@@ -248,7 +248,7 @@ JOBS = [
 )
 @pytest.mark.parametrize("tiles", [1, 2])
 def test_a_rollout_is_what_policy_and_environment_do(
-    card: pytest.MonkeyPatch,
+    gpu: pytest.MonkeyPatch,
     tasks: Tasks,
     task: str,
     num_envs: int,
@@ -259,7 +259,7 @@ def test_a_rollout_is_what_policy_and_environment_do(
     from operant.ppo.kernels.hopper.rollout_source import Shape
 
     pairs = 2 if tiles == 1 else 1
-    card.setattr(fused_gpu_rollout, "launch_shape", lambda *_: Shape(tiles, pairs, 1))
+    gpu.setattr(fused_gpu_rollout, "launch_shape", lambda *_: Shape(tiles, pairs, 1))
     env = {**tasks, "Locked": Locked}.get(task, task)
     ppo = made(env, num_envs, **options)
     if ppo.policy.obs_normalizer is not None:
@@ -273,11 +273,11 @@ def test_a_rollout_is_what_policy_and_environment_do(
         check(ppo, twin, iteration)
 
 
-def test_wide_layers(card: pytest.MonkeyPatch) -> None:
+def test_wide_layers(gpu: pytest.MonkeyPatch) -> None:
     """The update's kernel has none, the rollout's could."""
     from operant.ppo.engines import fused_scope
 
-    card.setattr(fused_scope, "MOST_NEURONS_IN_BF16", 128)
+    gpu.setattr(fused_scope, "MOST_NEURONS_IN_BF16", 128)
     ppo = made("CartPole-v1", 20, hidden=(128, 70))
     twin = operant.make(
         "CartPole-v1", 20, backend="reference", autoreset_mode="SameStep", max_episode_steps=LIMIT
@@ -287,7 +287,7 @@ def test_wide_layers(card: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("gift", "steps"), [(0, 3), (1, 3), (0, 2), (1, 2), (2, 6)])
-def test_hints_tell_of_what_is_not_finite(card: pytest.MonkeyPatch, gift: int, steps: int) -> None:
+def test_hints_tell_of_what_is_not_finite(gpu: pytest.MonkeyPatch, gift: int, steps: int) -> None:
     batch = operant.make(Leaky, 21, backend="cuda", autoreset_mode="SameStep", gift=gift)
     ppo = PPO(
         batch, device=DEVICE, engine="fused", precision="bf16", num_steps=steps, minibatches=1
@@ -301,9 +301,7 @@ def test_hints_tell_of_what_is_not_finite(card: pytest.MonkeyPatch, gift: int, s
 
 
 @pytest.mark.parametrize("options", [{"activation": "relu"}, {"normalize_obs": True}], ids=str)
-def test_hints_tell_of_final_observations(
-    card: pytest.MonkeyPatch, options: dict[str, Any]
-) -> None:
+def test_hints_tell_of_final_observations(gpu: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
     batch = operant.make(
         Leaky, 21, backend="cuda", autoreset_mode="SameStep", max_episode_steps=3, gift=0
     )
@@ -315,7 +313,7 @@ def test_hints_tell_of_final_observations(
     assert np.isnan(ppo.engine.engine.program.rollout.hints.cpu().numpy()).sum() >= 2
 
 
-def test_values_of_final_observations_are_looked_at(card: pytest.MonkeyPatch, tasks: Tasks) -> None:
+def test_values_of_final_observations_are_looked_at(gpu: pytest.MonkeyPatch, tasks: Tasks) -> None:
     ppo = made(tasks["Turns"], 21, hidden=(16,))
     ppo.engine.collect(0, 0)
     assert (ppo.engine.engine.program.rollout.hints == 0).all()
@@ -325,7 +323,7 @@ def test_values_of_final_observations_are_looked_at(card: pytest.MonkeyPatch, ta
     assert np.isnan(ppo.engine.engine.program.rollout.hints.cpu().numpy()).sum() == 2
 
 
-def test_what_has_no_probability_is_never_chosen(card: pytest.MonkeyPatch, tasks: Tasks) -> None:
+def test_what_has_no_probability_is_never_chosen(gpu: pytest.MonkeyPatch, tasks: Tasks) -> None:
     """Nor something that does not exist, where nothing has one."""
     ppo = made(tasks["Turns"], 64, hidden=(8,))
     with torch.no_grad():

@@ -63,7 +63,7 @@ def test_rows_hold_inputs_and_numbers(
     pack_rows_torch(inputs, samples[:, : columns.obs], wanted)
     words = 4 * (-(-(numbers + 1) // 8))
     assert torch.equal(found[:, words:], wanted[:, words:])
-    # The interpreter cuts off where cards and PyTorch round: one unit of bfloat16's last place.
+    # The interpreter cuts off where GPUs and PyTorch round: one unit of bfloat16's last place.
     ours, theirs = (x[:, :words].contiguous().view(torch.bfloat16).float() for x in (found, wanted))
     torch.testing.assert_close(ours, theirs, rtol=2**-7, atol=0.0)
     assert torch.equal(ours[:, numbers:], theirs[:, numbers:])

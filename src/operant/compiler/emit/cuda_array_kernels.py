@@ -1,11 +1,11 @@
-"""The kernels of an environment with a state of arrays, as C++ for the card: a thread steps one.
+"""The kernels of an environment with a state of arrays, as C++ for the GPU: a thread steps one.
 
 The author's functions are printed as C++ (`compiler.emit.dialects`) and compiled by NVRTC, which
 comes with PyTorch, without fused multiply-adds: numbers are those of the ``reference`` and ``cpu``
 backends, to the bit. Element k of an array lies beside element k of the neighbouring environments,
 so that the threads of a warp read neighbouring addresses.
 
-The same text is a C++ program for the host (`operant.vector.gpu_arrays`), for tests without a card:
+The same text is a C++ program for the host (`operant.vector.gpu_arrays`), for tests without a GPU:
 there a loop takes the place of the threads.
 """
 

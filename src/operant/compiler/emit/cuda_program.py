@@ -1,4 +1,4 @@
-"""A recorded program as C++ for the card: a thread computes one environment.
+"""A recorded program as C++ for the GPU: a thread computes one environment.
 
 Compiled with `operant.toolchain.nvrtc.EXACT`, it rounds as the Triton kernels and NumPy do, to the
 bit. What is printed calls the functions of `compiler.runtime.cuda_words`; composed words are called

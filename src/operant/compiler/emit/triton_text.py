@@ -100,7 +100,7 @@ def state_loads(rules: TracedRules) -> list[str]:
 
 
 def kept_row(row: str) -> str:
-    """What the next step will look at again: the card's cache should hold on to it."""
+    """What the next step will look at again: the GPU's cache should hold on to it."""
     return f"tl.load({row} + i, mask=here, other=0, eviction_policy=KEEP)"
 
 

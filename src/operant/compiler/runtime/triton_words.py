@@ -20,7 +20,7 @@ def maximum(a, b):
 
 @triton.jit
 def floor(x):
-    """The largest whole number not above `x`; the card's own takes the tiniest numbers for 0."""
+    """The largest whole number not above `x`; the GPU's own takes the tiniest numbers for 0."""
     found = tl.floor(x)
     return tl.where(found > x, found - 1.0, found)
 
@@ -93,7 +93,7 @@ def philox(c0, c1, c2, c3, k0, k1):
 
 @triton.jit
 def ticks(host_ns, HOST_CLOCK: tl.constexpr):  # noqa: N803
-    """The card's clock in ticks of 2**14 ns, int32; the host's where there is no card.
+    """The GPU's clock in ticks of 2**14 ns, int32; the host's where there is no GPU.
 
     It wraps around after 19 hours, which a difference of two readings survives.
     """

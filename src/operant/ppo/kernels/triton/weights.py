@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -18,12 +17,6 @@ def pack_weights(addresses: Tensor, offsets: Tensor, full: Tensor, low: Tensor) 
     _pack[(triton.cdiv(count, block),)](addresses, offsets, full, low, count, BLOCK=block)
 
 
-def pack_weights_torch(flat: Tensor, offsets: Tensor, full: Tensor, low: Tensor) -> None:
-    """The same from the flat vector itself."""
-    full.index_copy_(0, offsets.long(), flat)
-    low.copy_(full.to(low.dtype))
-
-
 @triton.jit
 def _pack(addresses, offsets, full, low, count, BLOCK: tl.constexpr):  # noqa: N803
     j = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -33,8 +26,3 @@ def _pack(addresses, offsets, full, low, count, BLOCK: tl.constexpr):  # noqa: N
     value = tl.load(source, mask=here, other=0.0)
     tl.store(full + offset, value, mask=here)
     tl.store(low + offset, value.to(low.dtype.element_ty), mask=here)
-
-
-def flat_weights(parameters: list[torch.nn.Parameter]) -> Tensor:
-    """All parameters one after the other, float32 ``[P]``."""
-    return torch.cat([p.detach().flatten() for p in parameters])

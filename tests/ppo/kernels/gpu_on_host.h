@@ -1,4 +1,4 @@
-// A card on the host, for tests: what `warps.cu` and CUDA give a kernel. Blocks run one after the
+// A GPU on the host, for tests: what `warps.cu` and CUDA give a kernel. Blocks run one after the
 // other; the threads of a block are fibers that take turns wherever one waits for others.
 #include <cmath>
 #include <cstdio>
