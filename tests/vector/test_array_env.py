@@ -537,7 +537,7 @@ class Narrow(operant.Env):
 
     class Params(NamedTuple):
         first: float = 0.0
-        way: int = 0
+        way: float = 0.0  # an int would be a kernel of its own for each
 
     class State(Arrays):
         small = uint8[3]
@@ -551,13 +551,13 @@ class Narrow(operant.Env):
 
     def step(state, action, params):
         value = action + to_int(params.first)
-        if params.way == 0:
+        if params.way == 0.0:
             state.small[1] = value
-        elif params.way == 1:
+        elif params.way == 1.0:
             state.small[:] = value
-        elif params.way == 2:
+        elif params.way == 2.0:
             state.small[2] += value
-        elif params.way == 3:
+        elif params.way == 3.0:
             state.wide[1] = value * 8421504
         else:
             state.wide[2] = state.small[0]  # always fits
@@ -582,7 +582,7 @@ def test_an_int_that_does_not_fit(way: int, line: str, label: str, said: int) ->
     lines = Path(__file__).read_text().splitlines()
     place = next(k for k, text in enumerate(lines, 1) if text.strip().startswith(line))
     for backend in BACKENDS:
-        batch = made(Narrow, 3, backend, first=255.0, way=way)
+        batch = made(Narrow, 3, backend, first=255.0, way=float(way))
         batch.reset()
         batch.step(np.array([0, 0, 0]))  # 255 fits
         if way == 2:
@@ -598,7 +598,7 @@ def test_an_int_that_does_not_fit(way: int, line: str, label: str, said: int) ->
     ("first", "said"), [(-(2**33), "-8589934592"), (-(2**50), "a number beyond -549755813887")]
 )
 def test_numbers_below_an_array(first: int, said: str) -> None:
-    batch = made(Narrow, 2, "cpu", first=float(first), way=0)
+    batch = made(Narrow, 2, "cpu", first=float(first))
     with pytest.raises(OverflowError, match=f": {said} does not fit into state.wide, which"):
         batch.reset()
 
