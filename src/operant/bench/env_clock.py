@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from operant.bench.env import random_actions
+from operant.vector.batch import compiled_batch
 from operant.vector.env import VecEnv
 from operant.vector.step_clocks import Timed, timed_on_card, timed_on_host
 
@@ -147,7 +148,9 @@ def timed_steps(env: Any, device: str) -> Timed:
 
     On a card (`device` is ``"cuda"``) they are captured in a graph and timed by its own clock.
     """
-    actions = random_actions(env.rules, env.num_envs)
+    ours = compiled_batch(env)
+    assert ours is not None
+    actions = random_actions(ours.rules, env.num_envs)
     env.step(actions[0])
     on_card = env.backend == "cuda" and device == "cuda"
     return (timed_on_card if on_card else timed_on_host)(env, actions)
