@@ -79,6 +79,8 @@ def test_other_scopes_under_a_name_that_is_taken_raise() -> None:
 def test_a_scope_is_an_identifier(name: str) -> None:
     with pytest.raises(ValueError, match="no identifier"):
         AliasScopes(__name__, "wrong", (name,))
+    with pytest.raises(ValueError, match="no identifier"):
+        AliasScopes(__name__, name, ("source",))
 
 
 def test_an_undeclared_scope_raises() -> None:

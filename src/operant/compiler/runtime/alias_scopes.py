@@ -46,9 +46,9 @@ class AliasScopes:
     def __init__(self, module: str, name: str, scopes: Iterable[str]) -> None:
         self.scopes = tuple(scopes)
         self.label = f"{module}.{name}"
-        wrong = [scope for scope in self.scopes if not _is_name(scope)]
+        wrong = [text for text in (name, *self.scopes) if not _is_name(text)]
         if wrong:
-            raise ValueError(f"{self.label}: {wrong[0]!r} is no identifier, so no alias scope")
+            raise ValueError(f"{self.label}: {wrong[0]!r} is no identifier, so no name here")
         twice = sorted({scope for scope in self.scopes if self.scopes.count(scope) > 1})
         if twice:
             raise ValueError(
