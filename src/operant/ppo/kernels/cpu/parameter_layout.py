@@ -30,6 +30,6 @@ PARAMETER_BYTES = PARAMETER.bytes
 
 
 @njit(nogil=True, error_model="numpy")
-def parameter_at(args, k):
-    """Parameter tensor `k`."""
-    return record_at(PARAMETER, args.parameters + PARAMETER_BYTES * k)
+def parameter_at(address, k):
+    """Parameter tensor `k` of the records at an address."""
+    return record_at(PARAMETER, address + PARAMETER_BYTES * k)

@@ -28,9 +28,9 @@ from operant.ppo.kernels.cpu.record import record_at
 @njit(nogil=True, error_model="numpy")
 def _pack_weights(args):
     """Copy all parameters to where kernels read them; an offset of -1: no such copy."""
-    weights = args.weights
+    parameters, weights = args.parameters, args.weights
     for k in range(args.parameter_tensors):
-        parameter = parameter_at(args, k)
+        parameter = parameter_at(parameters, k)
         source = parameter.source
         rows, columns = parameter.rows, parameter.columns
         if parameter.transposed >= 0:
@@ -81,12 +81,12 @@ def _squares(x, count):
 def _apply_gradient(args, gradient):
     """Clip the gradient, take one step of Adam's (see `operant.ppo.adam`); the gradient's norm."""
     prefer_wide_vectors()
-    flat = args.flat
+    parameters, flat = args.parameters, args.flat
     one, two = args.exp_avg, args.exp_avg_sq
     rates, size = args.rates, args.flat_size
     offset = 0
     for k in range(args.parameter_tensors):
-        parameter = parameter_at(args, k)
+        parameter = parameter_at(parameters, k)
         rows, columns, row = parameter.rows, parameter.columns, parameter.gradient_row
         found = shifted(gradient, parameter.gradient)
         across, down = (row, 1) if parameter.gradient_transposed else (1, row)
@@ -109,7 +109,7 @@ def _apply_gradient(args, gradient):
     epsilon = f32(rates[p.EPSILON])
     offset = 0
     for k in range(args.parameter_tensors):
-        parameter = parameter_at(args, k)
+        parameter = parameter_at(parameters, k)
         values = parameter.source
         g, m, v = shifted(flat, offset), shifted(one, offset), shifted(two, offset)
         for i in range(parameter.rows * parameter.columns):
