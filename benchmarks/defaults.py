@@ -27,8 +27,8 @@ import operant
 from operant.bench.frame import frame, write_json
 from operant.ppo.config import Config
 from operant.ppo.config_file import parsed_settings, shipped_config
-from operant.ppo.evaluate import evaluate, evaluation_env
 from operant.ppo.ppo import PPO
+from operant.training.evaluate import evaluate, evaluation_env
 
 CLASSIC = (
     "CartPole-v1",

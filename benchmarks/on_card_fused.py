@@ -33,10 +33,10 @@ from operant.bench import ppo as ppo_bench
 from operant.bench.peers import Setting
 from operant.models import PPO
 from operant.ppo.config import Config
-from operant.ppo.evaluate import evaluate
 from operant.runs.checkpoint import latest_checkpoint, load_checkpoint
 from operant.runs.directory import find_run
 from operant.training.callbacks import Callback
+from operant.training.evaluate import evaluate
 
 DEVICE = "cuda"
 Records = list[dict[str, Any]]

@@ -4,7 +4,7 @@ from lander import Lander
 
 from operant import Callback
 from operant.models import PPO
-from operant.ppo.evaluate import evaluate
+from operant.training.evaluate import evaluate
 
 GOOD = 8.0  # a soft landing is worth 10, less 0.02 for each step in the air
 

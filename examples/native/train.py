@@ -4,7 +4,7 @@ from pathlib import Path
 
 from operant import Callback
 from operant.models import PPO
-from operant.ppo.evaluate import evaluate
+from operant.training.evaluate import evaluate
 from operant.vector.native import load
 
 

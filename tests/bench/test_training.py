@@ -52,7 +52,7 @@ def test_evaluations_come_after_each_unit(monkeypatch: pytest.MonkeyPatch) -> No
     def played(agent: Any, env: Any, config: Any, *, episodes: int, seed: int) -> None:
         seen.append((trainer.ppo.steps, episodes, seed))
 
-    monkeypatch.setattr("operant.ppo.evaluate.evaluate", played)
+    monkeypatch.setattr("operant.training.evaluate.evaluate", played)
     trainer = opened(Evaluations(every_steps=200, episodes=7), **{"run.seed": 40})
     assert (trainer.rollout, trainer.unit) == (128, 2)
     done = trainer.train(4)

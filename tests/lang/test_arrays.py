@@ -82,7 +82,7 @@ def test_bad_names(name: str) -> None:
 
 
 def test_an_annotation_is_no_declaration() -> None:
-    with pytest.raises(TypeError, match=r"write speed = float32\[\.\.\.\], not speed: float32"):
+    with pytest.raises(TypeError, match=r"write speed = float32\[3\], not speed: float32\[3\]"):
 
         class Wrong(Arrays):
             board = float32[3]

@@ -14,7 +14,7 @@ import torch
 import operant
 from operant.models import PPO
 from operant.ppo.engines import choose
-from operant.ppo.job import Episodes
+from operant.training.episodes import Episodes
 from operant.training.guard import NonFiniteError
 from operant.vector.native import load
 

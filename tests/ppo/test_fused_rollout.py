@@ -16,8 +16,8 @@ from operant.buffers.advantages import gae
 from operant.lang import to_float
 from operant.models import PPO
 from operant.models.actor_critic import ContinuousActorCritic
-from operant.ppo.job import Episodes
 from operant.ppo.kernels.cpu import layout
+from operant.training.episodes import Episodes
 
 Tasks = dict[str, type[operant.Env]]
 DISCRETE = ("Turns", "Doors", "Knobs", "Switches")

@@ -12,8 +12,8 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from operant.models import PPO
-from operant.ppo.evaluate import evaluate
-from operant.ppo.evaluator import Evaluator
+from operant.training.evaluate import evaluate
+from operant.training.evaluator import Evaluator
 from operant.training.guard import NonFiniteError
 from operant.vector.batch import StepMemory, compiled_batch, is_batch
 from operant.vector.observations import ObsLayout

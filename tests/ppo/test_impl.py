@@ -14,7 +14,7 @@ from operant.envs import CartPole
 from operant.ppo import batch
 from operant.ppo.config import Config, EnvConfig
 from operant.ppo.config_file import parsed_settings, resolved
-from operant.ppo.evaluate import evaluation_env
+from operant.training.evaluate import evaluation_env
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 1)
 

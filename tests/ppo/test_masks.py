@@ -14,8 +14,8 @@ from operant.lang import floor, to_float, where
 from operant.models import PPO
 from operant.models.distributions import Categorical, masked
 from operant.ppo.config import Config
-from operant.ppo.evaluate import evaluate
 from operant.ppo.loss import normalized, ppo_loss
+from operant.training.evaluate import evaluate
 
 
 class Door(operant.Env):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from operant.models import PPO
-from operant.ppo.evaluate import evaluate
+from operant.training.evaluate import evaluate
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from operant.buffers import RolloutBuffer
 from operant.training.config import BaseConfig, EnvConfig, PolicyConfig, RunConfig
 from operant.training.config_file import resolved
+from operant.training.episodes import Episodes
 from operant.training.guard import check_rollout
 from operant.training.section import Section, option
 from operant.training.trainer import COUNTERS, Trainer
@@ -35,21 +36,6 @@ class Config(BaseConfig):
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     reinforce: ReinforceConfig = field(default_factory=ReinforceConfig)
     run: RunConfig = field(default_factory=RunConfig)
-
-
-@dataclass(frozen=True)
-class Finished:
-    env_index: np.ndarray
-    step: np.ndarray
-    returns: np.ndarray
-    lengths: np.ndarray
-    truncated: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.returns)
-
-    def last(self, most: int) -> tuple[np.ndarray, np.ndarray]:
-        return self.returns[-most:], self.lengths[-most:]
 
 
 class Reinforce(Trainer):
@@ -89,9 +75,9 @@ class Reinforce(Trainer):
         return {"policy_loss": policy_loss.item(), "value_loss": value_loss.item()}
 
     @torch.inference_mode()
-    def _collect(self) -> Finished:
+    def _collect(self) -> Episodes:
         buffer = self.buffer
-        ends = [tuple(np.empty(0, kind) for kind in ("i8", "i8", "f4", "i4", "?"))]
+        ends = []
         buffer.start(self.env.get_state()["obs"])
         for t in range(buffer.num_steps):
             head, buffer.value[t] = self.policy(buffer.obs[t])
@@ -106,7 +92,7 @@ class Reinforce(Trainer):
                 ends.append((k, np.full(len(k), t), report["r"][k], report["l"][k], cut[k]))
         buffer.last_value[:] = self.policy(buffer.obs[-1])[1]
         buffer.fill_final_values(lambda obs: self.policy(obs)[1])
-        return Finished(*map(np.concatenate, zip(*ends, strict=True)))
+        return Episodes.joined(ends)
 
     @torch.no_grad()
     def _step(self, gradient: torch.Tensor) -> None:

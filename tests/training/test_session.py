@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from operant.ppo.config_file import read_config, resolved
-from operant.ppo.evaluate import evaluate
 from operant.ppo.ppo import METRICS
 from operant.ppo.session import Session
 from operant.runs import logs
@@ -23,6 +22,7 @@ from operant.runs.metrics_file import MetricsReader
 from operant.runs.summary import summary
 from operant.training import session as module
 from operant.training.callbacks import Callback
+from operant.training.evaluate import evaluate
 from operant.training.guard import NonFiniteError
 from operant.training.snapshot import load_agent
 

@@ -3,7 +3,6 @@ compiler, against the ``cpu`` backend: equal to the bit."""
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import subprocess
@@ -24,6 +23,8 @@ from operant.toolchain.gpus import card_count
 from operant.toolchain.host_kernels import host_compiler
 from operant.vector.gpu_arrays import ArrayCudaVecEnv
 
+from ..modules import load
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MODES = ("NextStep", "SameStep", "Disabled")
 
@@ -40,9 +41,8 @@ def _a_card_or_its_stand_in(monkeypatch):
 
 
 @pytest.fixture
-def snake(monkeypatch):
-    monkeypatch.syspath_prepend(EXAMPLES)
-    return importlib.import_module("snake").Snake
+def snake():
+    return load(EXAMPLES / "snake.py", "snake_of_the_examples").Snake
 
 
 WEIGHTS = ((0.5, -1.25, 2.0), (3.0, 0.125, -0.75))

@@ -95,7 +95,7 @@ class TimedTrainer:
 
     def evaluate(self) -> None:
         """Play the episodes of one evaluation."""
-        from operant.ppo.evaluate import evaluate
+        from operant.training.evaluate import evaluate
 
         assert self._evaluations is not None
         ppo = self.ppo

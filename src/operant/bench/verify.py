@@ -194,7 +194,7 @@ class _Pause(Callback):
 
 def _return_of(ppo: PPO) -> float:
     """Mean return of an evaluation; that of the last episodes where one might never end."""
-    from operant.ppo.evaluate import evaluate, time_limit
+    from operant.training.evaluate import evaluate, time_limit
 
     config, env = ppo.config, ppo.env
     if time_limit(env, config.env) is None:

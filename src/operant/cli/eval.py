@@ -12,7 +12,7 @@ from operant.cli.options import AsJson, EnvCode, RunOrCheckpoint, Step, TimeLimi
 from operant.cli.screen import errors, literal, mistakes, output
 
 if TYPE_CHECKING:
-    from operant.ppo.evaluate import Evaluation
+    from operant.training.evaluate import Evaluation
 
 EXAMPLE = "Example:  operant eval latest --episodes 100 --json"
 
@@ -33,7 +33,7 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Play whole episodes with a trained policy, many at once, and report the returns."""
-    from operant.ppo.evaluate import evaluate as played
+    from operant.training.evaluate import evaluate as played
 
     with errors.status("loading"):
         opened = open_agent(run, checkpoint, env)

@@ -31,7 +31,7 @@ def export(
     with errors.status("loading"):
         opened = open_agent(run, checkpoint, env)
     with errors.status("exporting"), mistakes():
-        from operant.ppo.export import export_agent
+        from operant.training.export import export_agent
 
         difference = export_agent(opened.agent, opened.env, opened.config, onnx)
     if as_json:

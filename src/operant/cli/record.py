@@ -80,7 +80,7 @@ class _Film:
         self.returns: list[float] = []
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        from operant.ppo.evaluate import evaluation_env, steps
+        from operant.training.evaluate import evaluation_env, steps
 
         opened = self._opened
         batch = evaluation_env(opened.env, opened.config.env, 1, self._limit)

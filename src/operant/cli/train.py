@@ -27,7 +27,7 @@ from operant.cli.train_signals import Signals
 
 if TYPE_CHECKING:
     from operant.ppo.session import Session
-    from operant.training.episodes import Evaluated
+    from operant.training.evaluate import Evaluated
     from operant.training.init_from import Origin
 
 EXAMPLE = "Example:  operant train CartPole --seed 1 --num-envs 64 --learning-rate 1e-3"

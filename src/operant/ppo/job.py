@@ -14,6 +14,7 @@ from operant.buffers.normalizer import RunningNormalizer
 from operant.models.distributions import Distribution
 from operant.ppo.adam import Adam
 from operant.ppo.config import Config
+from operant.training.episodes import Episodes
 from operant.vector.batch import Batch
 from operant.vector.observations import ObsLayout
 
@@ -66,36 +67,6 @@ def _method(policy: nn.Module, name: str) -> Any:
     """A method of a policy; None if it has none, or a layer of this name."""
     found = getattr(policy, name, None)
     return None if isinstance(found, nn.Module | Tensor) else found
-
-
-@dataclass(frozen=True)
-class Episodes:
-    """Episodes that finished during a rollout, in order of their ends; arrays ``[K]``."""
-
-    env_index: np.ndarray
-    """int64: which environment."""
-    step: np.ndarray
-    """int64: at which step of the rollout it ended."""
-    returns: np.ndarray
-    """float32: sum of its rewards, undiscounted, as the environment gave them."""
-    lengths: np.ndarray
-    """int32: its steps."""
-    truncated: np.ndarray
-    """bool: ended by a time limit."""
-
-    def __len__(self) -> int:
-        return len(self.returns)
-
-    def last(self, most: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns and lengths of the last `most` episodes, in order."""
-        return self.returns[-most:], self.lengths[-most:]
-
-    @classmethod
-    def joined(cls, parts: list[tuple[np.ndarray, ...]]) -> Episodes:
-        """From one tuple of arrays (in the order of the fields) for each step with endings."""
-        if not parts:
-            parts = [tuple(np.empty(0, kind) for kind in ("i8", "i8", "f4", "i4", "?"))]
-        return cls(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
 class Iteration(NamedTuple):

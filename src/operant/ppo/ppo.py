@@ -19,7 +19,6 @@ from operant.ppo.job import Iteration, Job
 from operant.ppo.policy import add_return_normalizer
 from operant.training.add_on import AddOn
 from operant.training.callbacks import Callback, only_watches
-from operant.training.episodes import Evaluated
 from operant.training.schedule import scheduled
 from operant.training.trainer import COUNTERS, WINDOW, Trainer
 from operant.vector.batch import Batch
@@ -208,16 +207,3 @@ class PPO(Trainer):
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue from there; see `Engine.set_state`."""
         self.engine.set_state(state)
-
-    # Evaluation -----------------------------------------------------------------------------
-    def evaluator(self) -> Callback:
-        """See `Trainer.evaluator`."""
-        from operant.ppo.evaluator import Evaluator
-
-        return Evaluator(self)
-
-    def evaluated(self) -> Evaluated:
-        """See `Trainer.evaluated`."""
-        from operant.ppo.evaluator import evaluated
-
-        return evaluated(self)

@@ -1,64 +1,37 @@
-"""What training knows of finished episodes and of evaluations, whoever makes them."""
+"""Episodes that finished in a rollout."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass
 
 import numpy as np
 
 
-class Episodes(Protocol):
+@dataclass(frozen=True)
+class Episodes:
     """Episodes that finished during a rollout, in order of their ends; arrays ``[K]``."""
 
-    @property
-    def env_index(self) -> np.ndarray:
-        """int64: which environment."""
+    env_index: np.ndarray
+    """int64: which environment."""
+    step: np.ndarray
+    """int64: at which step of the rollout it ended."""
+    returns: np.ndarray
+    """float32: sum of its rewards, undiscounted, as the environment gave them."""
+    lengths: np.ndarray
+    """int32: its steps."""
+    truncated: np.ndarray
+    """bool: ended by a time limit."""
 
-    @property
-    def step(self) -> np.ndarray:
-        """int64: at which step of the rollout it ended."""
-
-    @property
-    def returns(self) -> np.ndarray:
-        """float32: sum of its rewards, undiscounted, as the environment gave them."""
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """int32: its steps."""
-
-    @property
-    def truncated(self) -> np.ndarray:
-        """bool: ended by a time limit."""
-
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        return len(self.returns)
 
     def last(self, most: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns and lengths of the last `most` episodes, in order."""
+        return self.returns[-most:], self.lengths[-most:]
 
-
-class Evaluation(Protocol):
-    """What an agent reached in whole episodes."""
-
-    @property
-    def returns(self) -> np.ndarray:
-        """float32 ``[episodes]``."""
-
-    @property
-    def mean_return(self) -> float:
-        """Mean over the episodes."""
-
-    @property
-    def std_return(self) -> float:
-        """Standard deviation over the episodes."""
-
-
-class Evaluated(Protocol):
-    """The same episodes played twice: with the most probable actions, and with sampled ones."""
-
-    @property
-    def greedy(self) -> Evaluation:
-        """With the most probable actions."""
-
-    @property
-    def sampled(self) -> Evaluation:
-        """With sampled actions."""
+    @classmethod
+    def joined(cls, parts: list[tuple[np.ndarray, ...]]) -> Episodes:
+        """From one tuple of arrays (in the order of the fields) for each step with endings."""
+        if not parts:
+            parts = [tuple(np.empty(0, kind) for kind in ("i8", "i8", "f4", "i4", "?"))]
+        return cls(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))

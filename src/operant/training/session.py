@@ -23,7 +23,7 @@ from operant.training.add_on import AddOn
 from operant.training.callbacks import Callback
 from operant.training.config import BaseConfig
 from operant.training.config_file import read_run_config, to_toml
-from operant.training.episodes import Evaluated
+from operant.training.evaluate import Evaluated
 from operant.training.guard import NonFiniteError
 from operant.training.init_from import Origin, take_weights
 from operant.training.recorder import Recorder
@@ -205,12 +205,7 @@ class Session(Generic[T]):
         if not config.run.eval_episodes or limit is None:
             return None
         found = self.trainer.evaluated()
-        if found is None:
-            return None
-        texts = (
-            f"{one.mean_return:.2f} +- {one.std_return:.2f}"
-            for one in (found.greedy, found.sampled)
-        )
+        texts = (f"{one.mean_return:.2f} +- {one.std_return:.2f}" for one in found)
         self.run.log("evaluated: {} greedy, {} sampled".format(*texts))
         return found
 

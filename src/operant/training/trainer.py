@@ -19,7 +19,9 @@ from operant.training.advice import refuse_arguments
 from operant.training.agent import Agent
 from operant.training.callbacks import Callback, overrides
 from operant.training.config import BaseConfig
-from operant.training.episodes import Episodes, Evaluated
+from operant.training.episodes import Episodes
+from operant.training.evaluate import Evaluated
+from operant.training.evaluator import Evaluator, evaluated
 from operant.training.guard import NonFiniteError
 from operant.training.network import check_network, new_network
 from operant.training.progress import shown
@@ -172,13 +174,13 @@ class Trainer:
         """The callback that evaluates every ``run.eval_every`` steps.
 
         Raises:
-            ValueError: there is none.
+            ValueError: no episodes are asked for, or they might never end.
         """
-        raise ValueError(f"run.eval_every must be 0: {type(self).__name__} has no evaluation")
+        return Evaluator(self)
 
-    def evaluated(self) -> Evaluated | None:
-        """``run.eval_episodes`` episodes with the policy as it is; None: there is no evaluation."""
-        return None
+    def evaluated(self) -> Evaluated:
+        """``run.eval_episodes`` episodes with the policy as it is; always the same ones."""
+        return evaluated(self)
 
     # For the algorithm ----------------------------------------------------------------------
     def new_policy(self) -> nn.Module:

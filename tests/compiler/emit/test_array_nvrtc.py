@@ -11,13 +11,14 @@ from operant.compiler.emit.cuda_array_kernels import array_cuda_source
 from operant.compiler.spec.rules import Rules
 from operant.toolchain.nvrtc import EXACT, compile_source
 
+from ...modules import load
+
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100"])
-def test_snake_compiles(nvrtc, monkeypatch, architecture):
-    monkeypatch.syspath_prepend(EXAMPLES)
-    snake = importlib.import_module("snake").Snake
+def test_snake_compiles(nvrtc, architecture):
+    snake = load(EXAMPLES / "snake.py", "snake_of_the_examples").Snake
     source, _ = array_cuda_source(Rules.of(snake), "test")
     options = (f"--gpu-architecture={architecture}", *EXACT)
     assert compile_source(nvrtc, source, options)[:4] == b"\x7fELF"

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from operant.models.distributions import masked
 from operant.ppo.engines.base import BaseEngine
 from operant.ppo.engines.figures import DATA
-from operant.ppo.job import Episodes, Job
+from operant.ppo.job import Job
 from operant.ppo.loss import Loss, normalized, ppo_loss
 from operant.toolchain.machine import usable_cores
+from operant.training.episodes import Episodes
 from operant.training.guard import check_action, check_rollout
 from operant.training.noise import fill_uniforms, shuffled
 from operant.training.threads import Threads, keep_freed_memory

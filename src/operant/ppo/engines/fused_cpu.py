@@ -25,7 +25,7 @@ from operant.ppo.engines.fused_scope import (
     check_memory_of,
     check_training_of,
 )
-from operant.ppo.job import Episodes, Job
+from operant.ppo.job import Job
 from operant.ppo.kernels.cpu import layout as n
 from operant.ppo.kernels.cpu import parameter_layout as p
 from operant.ppo.kernels.cpu.compilation import load_functions
@@ -34,6 +34,7 @@ from operant.ppo.kernels.cpu.kernel_plan import KernelPlan, aligned
 from operant.ppo.kernels.cpu.shuffle import ROUNDS, shuffle_keys
 from operant.toolchain.machine import usable_cores
 from operant.toolchain.team_size import TeamSize
+from operant.training.episodes import Episodes
 from operant.training.guard import check_action, check_rollout
 from operant.training.threads import Threads
 from operant.vector.base import NO_LIMIT

@@ -18,8 +18,9 @@ from operant.ppo.engines.figures import FIGURES, report
 from operant.ppo.engines.gpu_episodes import GpuEpisodes
 from operant.ppo.engines.gpu_program import GpuProgram, parts_of
 from operant.ppo.engines.host_transfers import PhaseTimer
-from operant.ppo.job import Episodes, Iteration
+from operant.ppo.job import Iteration
 from operant.ppo.kernels.cpu.shuffle import shuffle_keys_of_many
+from operant.training.episodes import Episodes
 from operant.training.guard import check_device_rollout
 
 KEYS = 64

@@ -9,7 +9,7 @@ import numpy as np
 
 from operant.buffers.gpu import GpuBuffer
 from operant.ppo.engines.gpu_memory import RECENT
-from operant.ppo.job import Episodes
+from operant.training.episodes import Episodes
 
 
 class _Engine(Protocol):

@@ -14,7 +14,8 @@ import numpy as np
 
 from operant.ppo.engines.gpu_engine import GpuEngine
 from operant.ppo.engines.gpu_episodes import GpuEpisodes
-from operant.ppo.job import Episodes, Iteration
+from operant.ppo.job import Iteration
+from operant.training.episodes import Episodes
 
 
 class Lookahead:

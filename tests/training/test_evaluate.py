@@ -10,10 +10,10 @@ from operant.models.distributions import distribution_for
 from operant.ppo import evaluate as module
 from operant.ppo import export
 from operant.ppo.config import Config
-from operant.ppo.evaluate import evaluate, evaluation_env
 from operant.ppo.policy import configured_policy
 from operant.training.agent import Agent
 from operant.training.config import EnvConfig
+from operant.training.evaluate import evaluate, evaluation_env
 
 from ..environments import Endless
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from operant.ppo.config_file import resolved
-from operant.ppo.evaluator import EVAL_METRICS, Evaluator
 from operant.ppo.ppo import METRICS, PPO
 from operant.ppo.session import Session
 from operant.runs.checkpoint import list_checkpoints, load_checkpoint, read_best
@@ -17,6 +16,7 @@ from operant.runs.directory import Run, find_run
 from operant.runs.metrics_file import MetricsReader
 from operant.toolchain import paths
 from operant.training.callbacks import Callback, only_watches
+from operant.training.evaluator import EVAL_METRICS, Evaluator
 from operant.training.recorder import Recorder
 
 from ..environments import Endless

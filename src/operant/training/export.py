@@ -10,9 +10,9 @@ from torch import Tensor
 
 from operant.lang.env import Env
 from operant.models.onnx import export_onnx, verify_onnx
-from operant.ppo.evaluate import evaluation_env, steps
 from operant.training.agent import Agent
 from operant.training.config import BaseConfig
+from operant.training.evaluate import evaluation_env, steps
 
 _ENVS, _STEPS = 16, 32
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from operant.ppo.evaluate import Evaluated, check_limit, evaluate_both
 from operant.training.callbacks import Callback
+from operant.training.evaluate import Evaluated, check_limit, evaluate_both
 
 if TYPE_CHECKING:
     from operant.training.trainer import Trainer
