@@ -1,4 +1,4 @@
-"""Every kernel of the card once or a few times, on odd sizes, for the checker of memory accesses.
+"""Every kernel of the GPU once or a few times, on odd sizes, for the checker of memory accesses.
 
     compute-sanitizer --tool memcheck python benchmarks/sanitize.py [environments training fused]
     compute-sanitizer --tool racecheck python benchmarks/sanitize.py [environments training fused]
@@ -39,7 +39,7 @@ TRAININGS: list[tuple[str, str, dict[str, Any]]] = [
     ("CartPole-v1", "fp32", {"hidden": (64, 64)}),
     ("Pendulum-v1", "fp32", {"hidden": (21,), "activation": "relu", "shared": True}),
 ]
-"""Jobs of the fused engine. In bf16 a Hopper card runs kernels of its own, in C++."""
+"""Jobs of the fused engine. In bf16 a Hopper GPU runs kernels of its own, in C++."""
 
 
 def environments() -> int:
@@ -48,23 +48,23 @@ def environments() -> int:
     jobs = [(env, mode, 77) for env in (*ENVS, Lander) for mode in MODES]
     jobs += [("CartPole-v1", mode, 40_001) for mode in MODES] + [("Acrobot-v1", "SameStep", 40_001)]
     for env, mode, count in jobs:
-        card, host = (
+        gpu, host = (
             operant.make(env, count, backend=name, seed=1, autoreset_mode=mode, max_episode_steps=3)
             for name in ("cuda", "reference")
         )
-        card.reset()
+        gpu.reset()
         host.reset()
         for k in range(5):
-            actions = random_actions(card.rules.action, count, k)
-            ours = card.step(actions)
+            actions = random_actions(gpu.rules.action, count, k)
+            ours = gpu.step(actions)
             if mode == "Disabled" and k > 2:
                 continue  # everybody waits, which the host refuses
             theirs = host.step(actions)
             for a, b in zip(ours[:4], theirs[:4], strict=True):
                 assert np.array_equal(a.cpu().numpy(), b), (env, mode, count, k)
             compared += 1
-        card.step_many(torch.from_numpy(np.stack([actions] * 3)))
-        card.set_state(card.get_state())
+        gpu.step_many(torch.from_numpy(np.stack([actions] * 3)))
+        gpu.set_state(gpu.get_state())
     return compared
 
 
@@ -76,13 +76,13 @@ def training() -> None:
     terminated, truncated = random.random((2, *shape)) < 0.1
     last = random.normal(size=shape[1]).astype(np.float32)
     given = [torch.from_numpy(x) for x in (reward, value, terminated, truncated, final, last)]
-    cards = [tensor.cuda() for tensor in given]
+    gpus = [tensor.cuda() for tensor in given]
     out = torch.full((2, *shape), torch.nan, device="cuda")
-    gae_triton(*cards, 0.99, 0.95, (out[0], out[1]))
+    gae_triton(*gpus, 0.99, 0.95, (out[0], out[1]))
     expected = gae(reward, value, terminated, truncated, final, last, 0.99, 0.95)
     for ours, theirs in zip(out.cpu().numpy(), expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
-    discounted_triton(cards[0], cards[2], cards[3], cards[5].clone(), 0.99, out[0])
+    discounted_triton(gpus[0], gpus[2], gpus[3], gpus[5].clone(), 0.99, out[0])
     fill_uniforms_triton(
         torch.empty((*shape, 3), device="cuda"), 5, torch.zeros(1, dtype=torch.int64, device="cuda")
     )
@@ -91,7 +91,7 @@ def training() -> None:
     assert torch.equal(orders.sort().values, torch.arange(1000, device="cuda").expand(2, -1).int())
     report = torch.zeros((*shape, 4), device="cuda")
     found = torch.empty(1 + 2 * 100, dtype=torch.float64, device="cuda")
-    last_episodes(cards[2], cards[3], report, 100, found)
+    last_episodes(gpus[2], gpus[3], report, 100, found)
     assert int(found[0]) == int((terminated | truncated).sum())
 
 
@@ -103,7 +103,7 @@ def fused(env: str, precision: str, options: dict[str, Any], num_envs: int = 77)
         batch = operant.make(
             env, num_envs, backend="cuda", autoreset_mode="SameStep", max_episode_steps=4
         )
-        device = "cuda" if torch.cuda.is_available() else "cpu"  # the interpreter, without a card
+        device = "cuda" if torch.cuda.is_available() else "cpu"  # the interpreter, without a GPU
         given = {"num_steps": 5, "epochs": 2, "minibatches": 2, "normalize_obs": True, **options}
         given |= {"normalize_reward": True, "value_clip": 0.3, "entropy_coef": 0.01, "seed": 3}
         ppo = PPO(batch, device=device, engine="eager", precision=precision, **given)

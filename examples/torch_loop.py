@@ -1,8 +1,8 @@
-"""A policy and an environment in a plain PyTorch loop, both on the card; nothing leaves it.
+"""A policy and an environment in a plain PyTorch loop, both on the GPU; nothing leaves it.
 
     python examples/torch_loop.py --num-envs 8192 --steps 1000
 
-Without a card: TRITON_INTERPRET=1 python examples/torch_loop.py --num-envs 16 --steps 20
+Without a GPU: TRITON_INTERPRET=1 python examples/torch_loop.py --num-envs 16 --steps 20
 """
 
 import argparse
@@ -35,7 +35,7 @@ def main() -> None:
             obs, _, terminated, truncated, info = env.step(action)
             ended += (terminated | truncated).sum()
             gained += info["episode"]["r"].sum()
-    count = int(ended)  # the first time that anything is read from the card
+    count = int(ended)  # the first time that anything is read from the GPU
     seconds = time.perf_counter() - began
     print(f"{count} episodes, mean return {float(gained) / max(count, 1):.1f}")
     print(f"{options.num_envs * options.steps / seconds / 1e6:.1f} million steps a second")

@@ -104,12 +104,12 @@ def compilers_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 def interpreter(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Triton's interpreter on CPU tensors. Modules with kernels are imported inside the tests that
     use this: Triton looks at the variable when it decorates a function."""
-    from operant.toolchain.gpus import card_count
+    from operant.toolchain.gpus import gpu_count
 
     if importlib.util.find_spec("triton") is None:
         pytest.skip("triton is not installed")
-    if card_count() > 0:
-        pytest.skip("there is a card: tests/vector/test_cuda_gpu.py runs on it")
+    if gpu_count() > 0:
+        pytest.skip("there is a GPU: tests/vector/test_cuda_gpu.py runs on it")
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     import triton.language as tl
     from triton.runtime import interpreter

@@ -10,7 +10,7 @@ from gymnasium.spaces import Box, Discrete
 
 import operant
 from operant.lang import Arrays, float32, floor, int32, maximum, minimum, to_float, to_int, where
-from operant.toolchain.gpus import card_count
+from operant.toolchain.gpus import gpu_count
 from operant.toolchain.host_kernels import host_compiler
 
 RINGS = (41, 47, 55, 61, 82, 83, 94, 97, 3, 10)
@@ -241,8 +241,8 @@ def test_ints_wrap_around(backend: str) -> None:
     np.testing.assert_array_equal(ints(backend), expected_ints())
 
 
-@pytest.mark.skipif(host_compiler() is None and card_count() == 0, reason="needs a C++ compiler")
+@pytest.mark.skipif(host_compiler() is None and gpu_count() == 0, reason="needs a C++ compiler")
 def test_ints_wrap_around_in_cpp(monkeypatch: pytest.MonkeyPatch) -> None:
-    if card_count() == 0:
+    if gpu_count() == 0:
         monkeypatch.setenv("TRITON_INTERPRET", "1")
     np.testing.assert_array_equal(ints("cuda"), expected_ints())

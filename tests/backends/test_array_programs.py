@@ -16,7 +16,7 @@ from gymnasium.spaces import Box, Discrete
 import operant
 from operant import lang
 from operant.lang import Arrays, boolean, cos, float32, int32, sin, tan, to_float, to_int, where
-from operant.toolchain.gpus import card_count
+from operant.toolchain.gpus import gpu_count
 from operant.toolchain.host_kernels import host_compiler
 
 from ..modules import load
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("unseen_test")
 SEEDS = (101, 203)
 STATEMENTS = 14
 needs_compiler = pytest.mark.skipif(
-    host_compiler() is None or card_count() > 0, reason="needs a C++ compiler, and no card"
+    host_compiler() is None or gpu_count() > 0, reason="needs a C++ compiler, and no GPU"
 )
 
 
@@ -188,7 +188,7 @@ def test_cpu_computes_what_python_does(tmp_path: Path, seed: int) -> None:
 def test_cpp_computes_what_python_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """The kernels of the card, compiled for the host: longer programs, for it compiles faster."""
+    """The kernels of the GPU, compiled for the host: longer programs, for it compiles faster."""
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     compare(written(tmp_path, seed, 4 * STATEMENTS), ("reference", "cuda"), 4, 25)
 

@@ -87,7 +87,7 @@ def test_kernel_clock_counts_every_tile_and_shares_by_threads() -> None:
 
 
 @pytest.mark.usefixtures("interpreter")
-def test_on_a_card_steps_alone_are_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_gpu_steps_alone_are_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
     ppo = PPO("CartPole-v1", num_envs=4, num_steps=5, hidden=[8], backend="cuda", device="cpu")
     asked: list[int] = []
 

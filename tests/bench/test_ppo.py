@@ -109,7 +109,7 @@ def test_our_other_engines_can_be_peers() -> None:
     assert ppo.usual_peers("cpu", "auto") == []
 
 
-def test_on_a_card_they_are_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_gpu_they_are_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     from operant.ppo.engines import choose
 
     monkeypatch.setattr(choose, "choose_device", lambda name: torch.device("cuda", 0))

@@ -1,4 +1,4 @@
-"""Advantages and discounted returns on the card, interpreted here, against the forms for NumPy and
+"""Advantages and discounted returns on the GPU, interpreted here, against the forms for NumPy and
 for tensors: equal to the bit where the arithmetic is the same."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("interpreter")
 
 
 def single(number: float) -> float:
-    """`number` as float32. A card gets it so; the interpreter computes with what it is given."""
+    """`number` as float32. A GPU gets it so; the interpreter computes with what it is given."""
     return float(np.float32(number))
 
 
@@ -42,7 +42,7 @@ def rollout(steps: int, envs: int, seed: int = 0, ends: float = 0.3) -> tuple[np
     return reward, value, terminated, truncated, final_value, last_value
 
 
-def on_card(arrays: tuple[np.ndarray, ...], gamma: float, lam: float) -> tuple[Any, Any]:
+def on_gpu(arrays: tuple[np.ndarray, ...], gamma: float, lam: float) -> tuple[Any, Any]:
     """Results of `gae_triton`; every element is written."""
     from operant.buffers.triton_scans import gae_triton
 
@@ -65,7 +65,7 @@ def test_advantages(
 ) -> None:
     arrays = rollout(steps, envs, seed, ends)
     gamma, lam = single(gamma), single(lam)
-    advantage, target = on_card(arrays, gamma, lam)
+    advantage, target = on_gpu(arrays, gamma, lam)
     wanted = gae(*arrays, gamma, lam)  # type: ignore[arg-type]
     np.testing.assert_array_equal(advantage, wanted[0])
     np.testing.assert_array_equal(target, wanted[1])
@@ -86,7 +86,7 @@ def test_advantages_by_hand() -> None:
         np.array([[nan, nan, nan], [nan, nan, 20], [nan, nan, nan]], np.float32),
         np.full(3, 16, np.float32),
     )
-    advantage, target = on_card(arrays, 0.5, 0.5)
+    advantage, target = on_gpu(arrays, 0.5, 0.5)
     assert advantage.tolist() == [[0.9375, -0.5, 2], [-0.25, -6, 4], [-1, -1, -1]]
     assert target.tolist() == [[4.9375, 3.5, 6], [7.75, 2, 12], [11, 11, 11]]
 
@@ -94,7 +94,7 @@ def test_advantages_by_hand() -> None:
 def test_terminated_counts_where_both_are_set() -> None:
     arrays = rollout(4, 33)
     both = np.ones((4, 33), np.bool_)
-    advantage, _ = on_card((*arrays[:2], both, both, *arrays[4:]), 0.99, 0.95)
+    advantage, _ = on_gpu((*arrays[:2], both, both, *arrays[4:]), 0.99, 0.95)
     np.testing.assert_array_equal(advantage, arrays[0] - arrays[1])
 
 

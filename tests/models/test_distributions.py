@@ -104,7 +104,7 @@ def test_a_masked_action_is_never_sampled(noise: float) -> None:
 def test_sums_that_do_not_grow_in_order_choose_no_masked_action(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As on a card, where each of many sums is rounded in its own way."""
+    """As on a GPU, where each of many sums is rounded in its own way."""
     random = torch.Generator().manual_seed(0)
     plain = torch.Tensor.cumsum
 

@@ -1,4 +1,4 @@
-"""The fused engine's kernels compile for cards that this machine does not have."""
+"""The fused engine's kernels compile for GPUs that this machine does not have."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from operant.models import PPO
 from operant.models.actor_critic import ActorCritic, ContinuousActorCritic
 from operant.models.distributions import masked
 from operant.ppo.engines.figures import trained_tensors
-from operant.ppo.engines.fused_scope import MOST_NEURONS_IN_BF16, why_not_fused_on_card
+from operant.ppo.engines.fused_scope import MOST_NEURONS_IN_BF16, why_not_fused_on_gpu
 from operant.ppo.loss import Loss, normalized, ppo_loss
 from operant.training.callbacks import Callback
 from operant.training.guard import NonFiniteError
@@ -495,7 +495,7 @@ def test_what_it_cannot_do_goes_to_another_engine(options: dict[str, Any], reaso
     batch = operant.make(env, 4, backend="cuda", autoreset_mode="SameStep")
     ppo = PPO(batch, device=DEVICE, engine="fused", num_steps=4, minibatches=1, **options)
     assert ppo.engine.name == ("graph" if ON_GPU else "eager")
-    found = why_not_fused_on_card(ppo.engine.job)
+    found = why_not_fused_on_gpu(ppo.engine.job)
     assert found is not None
     assert reason in found
 

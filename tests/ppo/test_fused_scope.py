@@ -24,7 +24,7 @@ from operant.ppo.engines import fused_scope
 from operant.ppo.engines.fused_scope import (
     MOST_LAYERS,
     MOST_NEURONS,
-    why_fused_is_slow_on_card,
+    why_fused_is_slow_on_gpu,
 )
 
 Tasks = dict[str, type[operant.Env]]
@@ -317,7 +317,7 @@ def test_deviations_by_state(tasks: Tasks) -> None:
         ((64, 8, 8), {"activation": "silu"}, False, True),
     ],
 )
-def test_where_it_is_not_the_fastest_on_a_card(
+def test_where_it_is_not_the_fastest_on_a_gpu(
     monkeypatch: pytest.MonkeyPatch,
     hidden: tuple[int, ...],
     options: dict[str, Any],
@@ -326,6 +326,6 @@ def test_where_it_is_not_the_fastest_on_a_card(
 ) -> None:
     monkeypatch.setattr(fused_scope, "is_hopper", lambda _: hopper)
     job = PPO("CartPole-v1", hidden=hidden, **options, **SMALL).engine.job
-    reason = why_fused_is_slow_on_card(job)
+    reason = why_fused_is_slow_on_gpu(job)
     assert reason is None if fast else "64 neurons at most" in reason
     assert fused_scope.why_not_bf16(job.policy) == reason

@@ -59,10 +59,10 @@ CLOCKS = ("seconds", "sps", "collect_seconds", "advantages_seconds", "update_sec
     ],
 )
 def test_the_same_training_as_on_the_cpu(env: str, options: dict[str, Any]) -> None:
-    card, host = ppo_on("cuda", env, **options), ppo_on("cpu", env, **options)
-    assert card.engine.name == host.engine.name == "eager"
+    gpu, host = ppo_on("cuda", env, **options), ppo_on("cpu", env, **options)
+    assert gpu.engine.name == host.engine.name == "eager"
     watches = Watch(), Watch()
-    for ppo, watch in zip((card, host), watches, strict=True):
+    for ppo, watch in zip((gpu, host), watches, strict=True):
         ppo.learn(2 * ROLLOUT, watch)
     for ours, theirs in zip(watches[0].metrics, watches[1].metrics, strict=True):
         for name in set(ours) - set(CLOCKS):
@@ -70,20 +70,20 @@ def test_the_same_training_as_on_the_cpu(env: str, options: dict[str, Any]) -> N
     for ours, theirs in zip(watches[0].episodes, watches[1].episodes, strict=True):
         for a, b in zip(ours, theirs, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-4)
-    torch.testing.assert_close(weights(card), weights(host), rtol=1e-3, atol=1e-5)
-    np.testing.assert_allclose(card.recent, host.recent, rtol=1e-4)
-    assert all(seconds > 0 for seconds in card.timings)
+    torch.testing.assert_close(weights(gpu), weights(host), rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(gpu.recent, host.recent, rtol=1e-4)
+    assert all(seconds > 0 for seconds in gpu.timings)
 
 
 def test_the_rollout_is_that_of_the_cpu_engine() -> None:
-    card, host = ppo_on("cuda"), ppo_on("reference")
-    for ppo in (card, host):
+    gpu, host = ppo_on("cuda"), ppo_on("reference")
+    for ppo in (gpu, host):
         ppo.engine.collect(0, 0)
         ppo.engine.advantages()
     for name in ("obs", "action", "reward", "terminated", "truncated"):
-        assert np.array_equal(getattr(card.engine.buffer, name), getattr(host.engine.buffer, name))
+        assert np.array_equal(getattr(gpu.engine.buffer, name), getattr(host.engine.buffer, name))
     for name in ("log_prob", "value", "last_value", "final_value", "advantage", "target"):
-        ours, theirs = (getattr(ppo.engine.buffer, name) for ppo in (card, host))
+        ours, theirs = (getattr(ppo.engine.buffer, name) for ppo in (gpu, host))
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
@@ -269,12 +269,12 @@ def test_callbacks_see_the_mode_of_the_part_that_ran(backend: str, engine: str) 
 
 @pytest.mark.parametrize("name", ["Doors", "Switches", "Arm"])
 def test_every_kind_of_space(tasks: dict[str, type[operant.Env]], name: str) -> None:
-    card, host = (ppo_on(backend, tasks[name], epochs=1) for backend in ("cuda", "reference"))
-    for ppo in (card, host):
+    gpu, host = (ppo_on(backend, tasks[name], epochs=1) for backend in ("cuda", "reference"))
+    for ppo in (gpu, host):
         ppo.learn(ROLLOUT)
-    assert np.array_equal(card.engine.buffer.obs, host.engine.buffer.obs)
-    assert np.array_equal(card.engine.buffer.action, host.engine.buffer.action)
-    torch.testing.assert_close(weights(card), weights(host), rtol=1e-3, atol=1e-5)
+    assert np.array_equal(gpu.engine.buffer.obs, host.engine.buffer.obs)
+    assert np.array_equal(gpu.engine.buffer.action, host.engine.buffer.action)
+    torch.testing.assert_close(weights(gpu), weights(host), rtol=1e-3, atol=1e-5)
 
 
 class Gates(operant.Env):
@@ -314,22 +314,22 @@ def test_keys_are_those_of_the_iteration_that_runs() -> None:
 
 
 def test_masks_reach_the_gpu() -> None:
-    card, host = ppo_on("cuda", Gates), ppo_on("cpu", Gates)
-    for ppo in (card, host):
+    gpu, host = ppo_on("cuda", Gates), ppo_on("cpu", Gates)
+    for ppo in (gpu, host):
         ppo.learn(ROLLOUT)
-    mask = card.engine.buffer.action_mask[:STEPS]
+    mask = gpu.engine.buffer.action_mask[:STEPS]
     assert 0 < mask.float().mean() < 1
-    assert mask.gather(-1, card.engine.buffer.action.unsqueeze(-1)).all()
-    assert np.array_equal(card.engine.buffer.action, host.engine.buffer.action)
+    assert mask.gather(-1, gpu.engine.buffer.action.unsqueeze(-1)).all()
+    assert np.array_equal(gpu.engine.buffer.action, host.engine.buffer.action)
     assert np.array_equal(mask, host.engine.buffer.action_mask)
-    torch.testing.assert_close(weights(card), weights(host), rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(weights(gpu), weights(host), rtol=1e-3, atol=1e-5)
 
 
 def test_the_graph_engine_needs_a_gpu() -> None:
     ppo = ppo_on("cuda", engine="graph")
     assert ppo.engine.name == "eager"
     assert ppo.engine_reason == (
-        "the graph engine cannot do this job: it needs a card, and the policy is on cpu"
+        "the graph engine cannot do this job: it needs a GPU, and the policy is on cpu"
     )
 
 
@@ -345,7 +345,7 @@ def test_a_compiler_or_a_driver_that_refuses(monkeypatch: pytest.MonkeyPatch) ->
     assert ppo.engine.name == "eager"
     assert ppo.engine_reason == (
         "the fused engine cannot do this job: the driver does not load it; "
-        "nor can the graph engine: it needs a card, and the policy is on cpu"
+        "nor can the graph engine: it needs a GPU, and the policy is on cpu"
     )
 
 

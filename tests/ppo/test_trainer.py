@@ -386,7 +386,7 @@ def test_an_engine_or_device_that_is_not_there():
     there = small(engine="graph")
     if not torch.cuda.is_available():
         assert there.engine.name == "eager"
-        assert "it needs a card, and the policy is on cpu" in there.engine_reason
+        assert "it needs a GPU, and the policy is on cpu" in there.engine_reason
     with pytest.raises(ValueError, match=r"run\.device must be"):
         small(device="tpu")
     if not torch.cuda.is_available():

@@ -1,4 +1,4 @@
-"""Figures of the machine, and of a card that is made up."""
+"""Figures of the machine, and of a GPU that is made up."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Driver:
     def __init__(self) -> None:
         self.broken: set[str] = set()
         self.asked = threading.Semaphore(0)
-        self.card = -1
+        self.gpu = -1
 
     def _answer(self, name: str, value: Any) -> Any:
         if name in self.broken:
@@ -45,13 +45,13 @@ class Driver:
     def nvmlInit(self) -> None:
         self._answer("init", None)
 
-    def nvmlDeviceGetHandleByIndex(self, card: int) -> str:
-        self.card = card
+    def nvmlDeviceGetHandleByIndex(self, gpu: int) -> str:
+        self.gpu = gpu
         self.asked.release()
-        return self._answer("handle", "the card")
+        return self._answer("handle", "the GPU")
 
     def nvmlDeviceGetUtilizationRates(self, handle: str) -> SimpleNamespace:
-        assert handle == "the card"
+        assert handle == "the GPU"
         return self._answer("rates", SimpleNamespace(gpu=87, memory=12))
 
     def nvmlDeviceGetMemoryInfo(self, handle: str) -> SimpleNamespace:
@@ -78,8 +78,8 @@ def watch() -> Iterator[Callable[..., Hardware]]:
     """Makes a `Hardware`, which is closed whatever happens."""
     made: list[Hardware] = []
 
-    def make(card: int | None = None) -> Hardware:
-        made.append(Hardware(card))
+    def make(gpu: int | None = None) -> Hardware:
+        made.append(Hardware(gpu))
         return made[-1]
 
     yield make
@@ -137,10 +137,10 @@ def test_memory_that_cannot_be_known(
     assert math.isnan(watch().figures()[1])
 
 
-def test_the_card(watch: Callable[..., Hardware], driver: Driver) -> None:
+def test_the_gpu(watch: Callable[..., Hardware], driver: Driver) -> None:
     one = watch(3)
     rounds(driver, 3)  # the handle and two rounds
-    assert driver.card == 3
+    assert driver.gpu == 3
     assert one.figures()[2:] == (87, 4000, 61, 349.6)
     one.close()
     assert one.figures()[2:] == (87, 4000, 61, 349.6)
@@ -157,18 +157,18 @@ def test_the_card(watch: Callable[..., Hardware], driver: Driver) -> None:
         ("-1", 0, 0),
     ],
 )
-def test_the_card_by_the_drivers_number(
+def test_the_gpu_by_the_drivers_number(
     watch: Callable[..., Hardware],
     driver: Driver,
     monkeypatch: pytest.MonkeyPatch,
     shown: str,
-    card: int,
+    gpu: int,
     physical: int,
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
-    watch(card)
+    watch(gpu)
     rounds(driver, 1)
-    assert driver.card == physical
+    assert driver.gpu == physical
 
 
 @pytest.mark.parametrize(("broken", "place"), [("rates", 0), ("celsius", 2), ("watts", 3)])
@@ -201,11 +201,11 @@ def test_no_driver(watch: Callable[..., Hardware], monkeypatch: pytest.MonkeyPat
     assert all(math.isnan(value) for value in one.figures()[2:])
 
 
-def test_no_card_asks_nobody(watch: Callable[..., Hardware], driver: Driver) -> None:
+def test_no_gpu_asks_nobody(watch: Callable[..., Hardware], driver: Driver) -> None:
     before = threading.active_count()
     one = watch(None)
     assert threading.active_count() == before
-    assert driver.card == -1
+    assert driver.gpu == -1
     one.close()
 
 

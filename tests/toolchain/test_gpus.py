@@ -1,4 +1,4 @@
-"""Which cards there are, and what is said where there is none or too little memory."""
+"""Which GPUs there are, and what is said where there is none or too little memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import operant
 from operant.compiler.compile_error import FallbackWarning
 from operant.compiler.spec.rules import Rules
 from operant.envs import CartPole
-from operant.toolchain import gpus as cards
+from operant.toolchain import gpus as gpus
 from operant.toolchain.errors import CompileError
 from operant.vector import make as make_module
 
@@ -19,16 +19,16 @@ def no_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
 
 
-def pretend_cards(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    for module in (cards, make_module):
-        monkeypatch.setattr(module, "card_count", lambda: count)
-    monkeypatch.setattr(cards, "has_triton", lambda: True)
-    monkeypatch.setattr(cards, "torch_has_cuda", lambda: True)
+def pretend_gpus(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    for module in (gpus, make_module):
+        monkeypatch.setattr(module, "gpu_count", lambda: count)
+    monkeypatch.setattr(gpus, "has_triton", lambda: True)
+    monkeypatch.setattr(gpus, "torch_has_cuda", lambda: True)
 
 
 @pytest.mark.usefixtures("no_interpreter")
-def test_without_a_card(monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend_cards(monkeypatch, 0)
+def test_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_gpus(monkeypatch, 0)
     for backend in ("cuda", "cuda:0", "cuda:7"):
         with pytest.raises(ValueError, match="'cuda' needs an NVIDIA GPU, and this machine has"):
             operant.make("CartPole-v1", 4, backend=backend)
@@ -37,8 +37,8 @@ def test_without_a_card(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_interpreter")
 def test_without_triton(monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend_cards(monkeypatch, 1)
-    monkeypatch.setattr(cards, "has_triton", lambda: False)
+    pretend_gpus(monkeypatch, 1)
+    monkeypatch.setattr(gpus, "has_triton", lambda: False)
     with pytest.raises(ValueError, match="needs triton, which is not installed: pip install"):
         operant.make("CartPole-v1", 4, backend="cuda")
     assert operant.make("CartPole-v1", 4).backend == "cpu"
@@ -54,10 +54,10 @@ def test_without_triton(monkeypatch: pytest.MonkeyPatch) -> None:
         (3, "cuda:one", "no backend 'cuda:one'"),
     ],
 )
-def test_a_card_that_is_not_there(
+def test_a_gpu_that_is_not_there(
     monkeypatch: pytest.MonkeyPatch, count: int, backend: str, message: str
 ) -> None:
-    pretend_cards(monkeypatch, count)
+    pretend_gpus(monkeypatch, count)
     with pytest.raises(ValueError, match=message):
         operant.make("CartPole-v1", 4, backend=backend)
 
@@ -70,12 +70,12 @@ def test_interpreted_there_is_one(interpreter: None) -> None:
 
 
 @pytest.mark.usefixtures("no_interpreter")
-def test_a_card_that_refuses_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_that_refuses_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*given: object) -> None:
         raise CompileError("operant.cu(3): error: no such thing\n1 error detected")
 
-    pretend_cards(monkeypatch, 1)
-    monkeypatch.setattr(make_module, "_on_card", refuse)
+    pretend_gpus(monkeypatch, 1)
+    monkeypatch.setattr(make_module, "_on_gpu", refuse)
     with pytest.warns(
         FallbackWarning, match="CartPole runs on backend 'cpu', not on the GPU: "
     ) as w:
@@ -110,7 +110,7 @@ def test_a_kernel_that_triton_refuses_is_one_sentence(
         assert "\n" not in str(caught.value)
 
 
-def test_a_batch_of_arrays_cannot_be_on_a_card() -> None:
+def test_a_batch_of_arrays_cannot_be_on_a_gpu() -> None:
     for backend in ("cuda", "cuda:1"):
         with pytest.raises(ValueError, match=r"holds tensors: make it with operant\.make\(\)"):
             operant.VecEnv(CartPole, 4, backend=backend)
@@ -118,16 +118,16 @@ def test_a_batch_of_arrays_cannot_be_on_a_card() -> None:
         operant.make("CartPole-v1", 4, backend="cudaa")
 
 
-def test_counting_cards_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counting_gpus_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
         raise OSError(name)
 
-    monkeypatch.setattr(cards.ctypes, "CDLL", missing)
-    assert cards.card_count.__wrapped__() == 0
+    monkeypatch.setattr(gpus.ctypes, "CDLL", missing)
+    assert gpus.gpu_count.__wrapped__() == 0
 
 
 class Driver:
-    """A driver that counts three cards, or fails."""
+    """A driver that counts three GPUs, or fails."""
 
     def __init__(self, init: int = 0, count: int = 0) -> None:
         self.codes = init, count
@@ -143,9 +143,9 @@ class Driver:
 @pytest.mark.parametrize(
     ("driver", "count"), [(Driver(), 3), (Driver(init=100), 0), (Driver(count=3), 0)]
 )
-def test_counting_cards(monkeypatch: pytest.MonkeyPatch, driver: Driver, count: int) -> None:
-    monkeypatch.setattr(cards.ctypes, "CDLL", lambda name: driver)
-    assert cards.card_count.__wrapped__() == count
+def test_counting_gpus(monkeypatch: pytest.MonkeyPatch, driver: Driver, count: int) -> None:
+    monkeypatch.setattr(gpus.ctypes, "CDLL", lambda name: driver)
+    assert gpus.gpu_count.__wrapped__() == count
 
 
 def test_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,12 +154,12 @@ def test_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (10 * gib, 80 * gib))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 3 * gib)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: gib)
-    card = torch.device("cuda", 0)
+    gpu = torch.device("cuda", 0)
     fits = 12 * gib // 100
-    cards.check_memory(card, fits, 100, "a batch")
-    cards.check_memory(torch.device("cpu"), 10**15, 100, "a batch")
+    gpus.check_memory(gpu, fits, 100, "a batch")
+    gpus.check_memory(torch.device("cpu"), 10**15, 100, "a batch")
     with pytest.raises(MemoryError) as caught:
-        cards.check_memory(card, 4 * fits, 100, "a batch")
+        gpus.check_memory(gpu, 4 * fits, 100, "a batch")
     assert str(caught.value) == (
         f"a batch of {4 * fits:,} environments takes 48.0 GiB, and cuda:0 has 12.0 of 80 GiB left: "
         f"about {int(0.95 * 12 * gib) // 100:,} environments would fit"
@@ -168,8 +168,8 @@ def test_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_interpreter")
 def test_without_cuda_in_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend_cards(monkeypatch, 1)
-    monkeypatch.setattr(cards, "torch_has_cuda", lambda: False)
+    pretend_gpus(monkeypatch, 1)
+    monkeypatch.setattr(gpus, "torch_has_cuda", lambda: False)
     with pytest.raises(ValueError, match="needs PyTorch built for CUDA"):
         operant.make("CartPole-v1", 4, backend="cuda")
     assert operant.make("CartPole-v1", 4).backend == "cpu"
@@ -178,4 +178,4 @@ def test_without_cuda_in_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_how_torch_was_built() -> None:
     import torch
 
-    assert cards.torch_has_cuda() == (torch.version.cuda is not None)
+    assert gpus.torch_has_cuda() == (torch.version.cuda is not None)

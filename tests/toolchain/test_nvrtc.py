@@ -1,4 +1,4 @@
-"""Compiled C++ and the driver, which may refuse it; without a card: see compiler/emit."""
+"""Compiled C++ and the driver, which may refuse it; without a GPU: see compiler/emit."""
 
 from __future__ import annotations
 

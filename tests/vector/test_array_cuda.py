@@ -1,4 +1,4 @@
-"""States of arrays on the card: the C++ that NVRTC compiles there, run here by the system's own
+"""States of arrays on the GPU: the C++ that NVRTC compiles there, run here by the system's own
 compiler, against the ``cpu`` backend: equal to the bit."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from operant.compiler.emit.cuda_array_kernels import array_cuda_source
 from operant.compiler.spec.rules import Rules
 from operant.lang import Arrays, boolean, exp, float32, int32, log, tanh, to_float, to_int, uint8
 from operant.models import PPO
-from operant.toolchain.gpus import card_count
+from operant.toolchain.gpus import gpu_count
 from operant.toolchain.host_kernels import host_compiler
 from operant.vector.gpu_arrays import ArrayCudaVecEnv
 
@@ -29,14 +29,14 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 MODES = ("NextStep", "SameStep", "Disabled")
 
 needs_compiler = pytest.mark.skipif(
-    host_compiler() is None and card_count() == 0, reason="no card and no C++ compiler"
+    host_compiler() is None and gpu_count() == 0, reason="no GPU and no C++ compiler"
 )
 pytestmark = needs_compiler
 
 
 @pytest.fixture(autouse=True)
-def _a_card_or_its_stand_in(monkeypatch):
-    if card_count() == 0:
+def _a_gpu_or_its_stand_in(monkeypatch):
+    if gpu_count() == 0:
         monkeypatch.setenv("TRITON_INTERPRET", "1")
 
 
@@ -183,14 +183,14 @@ def on_host(value):
 def play(env_class, mode, num_envs=7, steps=60, **options):
     """The same steps on both; every result and the whole state must be equal."""
     cpu = operant.make(env_class, num_envs, backend="cpu", seed=3, autoreset_mode=mode, **options)
-    card = operant.make(env_class, num_envs, backend="cuda", seed=3, autoreset_mode=mode, **options)
-    assert isinstance(card, ArrayCudaVecEnv)
-    np.testing.assert_array_equal(cpu.reset()[0], on_host(card.reset()[0]))
+    gpu = operant.make(env_class, num_envs, backend="cuda", seed=3, autoreset_mode=mode, **options)
+    assert isinstance(gpu, ArrayCudaVecEnv)
+    np.testing.assert_array_equal(cpu.reset()[0], on_host(gpu.reset()[0]))
     cpu.action_space.seed(0)
     finished = 0
     for step in range(steps):
         actions = cpu.action_space.sample()
-        ours, theirs = card.step(actions), cpu.step(actions)
+        ours, theirs = gpu.step(actions), cpu.step(actions)
         for a, b in zip(ours[:4], theirs[:4], strict=True):
             np.testing.assert_array_equal(on_host(a), b, err_msg=f"step {step}")
         done = theirs[2] | theirs[3]
@@ -204,29 +204,29 @@ def play(env_class, mode, num_envs=7, steps=60, **options):
             np.testing.assert_array_equal(final[done], theirs[4]["final_obs"][done])
         masks = cpu.action_masks()
         if masks is not None:
-            np.testing.assert_array_equal(on_host(card.action_masks()), masks)
-        state = card.get_state()
+            np.testing.assert_array_equal(on_host(gpu.action_masks()), masks)
+        state = gpu.get_state()
         for key, value in cpu.get_state().items():
             np.testing.assert_array_equal(state[key], value, err_msg=key)
             assert state[key].dtype == value.dtype
         finished += int(done.sum())
         if mode == "Disabled" and done.any():
             cpu.reset_many(mask=done)
-            card.reset_many(mask=done)
+            gpu.reset_many(mask=done)
     return finished
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_snake_is_the_same_on_the_card(snake, mode):
+def test_snake_is_the_same_on_the_gpu(snake, mode):
     assert play(snake, mode) > 5
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_every_word_is_the_same_on_the_card(mode):
+def test_every_word_is_the_same_on_the_gpu(mode):
     assert play(Everything, mode, num_envs=5, steps=40) > 5
 
 
-def test_order_and_overflow_are_the_same_on_the_card():
+def test_order_and_overflow_are_the_same_on_the_gpu():
     assert play(Traps, "SameStep", num_envs=6, steps=40) > 5
 
 
@@ -262,17 +262,17 @@ def test_several_steps_in_one_launch(snake):
         assert torch.equal(info["episode"]["l"][k][ended], told["episode"]["l"][ended])
 
 
-def test_a_state_goes_from_the_host_to_the_card_and_back(snake):
+def test_a_state_goes_from_the_host_to_the_gpu_and_back(snake):
     cpu = operant.make(snake, 6, backend="cpu", seed=5)
-    card = operant.make(snake, 6, backend="cuda")
+    gpu = operant.make(snake, 6, backend="cuda")
     cpu.reset()
     for k in range(5):
         cpu.step(np.full(6, k % 4))
-    np.testing.assert_array_equal(on_host(card.set_state(cpu.get_state())), cpu.get_state()["obs"])
+    np.testing.assert_array_equal(on_host(gpu.set_state(cpu.get_state())), cpu.get_state()["obs"])
     for k in range(10):
-        ours, theirs = card.step(np.full(6, k % 4)), cpu.step(np.full(6, k % 4))
+        ours, theirs = gpu.step(np.full(6, k % 4)), cpu.step(np.full(6, k % 4))
         np.testing.assert_array_equal(on_host(ours[0]), theirs[0])
-    np.testing.assert_array_equal(on_host(cpu.set_state(card.get_state())), on_host(ours[0]))
+    np.testing.assert_array_equal(on_host(cpu.set_state(gpu.get_state())), on_host(ours[0]))
 
 
 class Outside(operant.Env):
@@ -300,27 +300,27 @@ class TooLarge(Outside):
 
 
 def test_an_int_that_does_not_fit_is_reported():
-    card = operant.make(TooLarge, 3, backend="cuda", seed=0)
-    card.reset()
-    card.step(np.array([1, 2, 0]))
-    card.check_actions()
-    card.step(np.array([1, 3, 2]))
+    gpu = operant.make(TooLarge, 3, backend="cuda", seed=0)
+    gpu.reset()
+    gpu.step(np.array([1, 2, 0]))
+    gpu.check_actions()
+    gpu.step(np.array([1, 3, 2]))
     said = r"cuda.py:\d+: 2147483648 does not fit into state.cells, which is int32: -2147483648 to"
     with pytest.raises(OverflowError, match=said):
-        card.get_state()
-    assert card.get_state()["state.cells"][:, 1].tolist() == [2**29, -(2**31), 2**30]
+        gpu.get_state()
+    assert gpu.get_state()["state.cells"][:, 1].tolist() == [2**29, -(2**31), 2**30]
 
 
 def test_an_index_outside_its_array_is_reported():
-    card = operant.make(Outside, 3, backend="cuda", seed=0)
-    card.reset()
-    card.step(np.array([1, 6, 2]))
+    gpu = operant.make(Outside, 3, backend="cuda", seed=0)
+    gpu.reset()
+    gpu.step(np.array([1, 6, 2]))
     with pytest.raises(IndexError, match=r"cuda.py:\d+: index 6 of state.cells is outside"):
-        card.get_state()
-    assert card.get_state()["state.cells"][1].tolist() == [7, 1, 1, 1]  # element 0 instead
-    card.step(np.array([1, 9, 2]))
+        gpu.get_state()
+    assert gpu.get_state()["state.cells"][1].tolist() == [7, 1, 1, 1]  # element 0 instead
+    gpu.step(np.array([1, 9, 2]))
     with pytest.raises(ValueError, match="out of range"):
-        card.check_actions()
+        gpu.check_actions()
 
 
 TRAIN = """
@@ -340,9 +340,9 @@ print(ppo.engine.name, all(changed))
 
 @pytest.mark.parametrize("engine", ["eager", "graph"])
 def test_ppo_trains_on_it(engine):
-    if card_count() == 0 and engine == "graph":
-        pytest.skip("graphs need a card")
-    device = "cuda" if card_count() else "cpu"
+    if gpu_count() == 0 and engine == "graph":
+        pytest.skip("graphs need a GPU")
+    device = "cuda" if gpu_count() else "cpu"
     # A process of its own: whether Triton interprets is decided when kernels are first imported.
     path = os.pathsep.join([str(EXAMPLES), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
@@ -355,11 +355,11 @@ def test_ppo_trains_on_it(engine):
     assert done.stdout == f"{engine} True\n", done.stderr
 
 
-def test_the_fused_engine_of_the_card_says_why_it_cannot(snake):
-    from operant.ppo.engines.fused_scope import why_not_fused_on_card
+def test_the_fused_engine_of_the_gpu_says_why_it_cannot(snake):
+    from operant.ppo.engines.fused_scope import why_not_fused_on_gpu
 
     ppo = PPO(snake, num_envs=4, num_steps=8, engine="eager", hidden=(16,), device="cpu")
-    assert "state is a tuple of numbers" in why_not_fused_on_card(ppo.engine.job)
+    assert "state is a tuple of numbers" in why_not_fused_on_gpu(ppo.engine.job)
 
 
 def test_equal_rules_give_equal_text(snake):

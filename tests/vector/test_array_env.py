@@ -464,7 +464,7 @@ def test_impl() -> None:
 def test_the_compiled_implementation_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """``impl="native"`` is compiled code, on whichever backend; alone it is the host's."""
     asked = []
-    monkeypatch.setattr("operant.vector.make._on_card", lambda *given: asked.append(given))
+    monkeypatch.setattr("operant.vector.make._on_gpu", lambda *given: asked.append(given))
     monkeypatch.setattr("operant.vector.make.why_not_cuda", lambda: None)
     monkeypatch.setattr("operant.vector.make.interpreted", lambda: False)
     operant.make(Grid, 2, impl="native", backend="cuda:1", seed=3)

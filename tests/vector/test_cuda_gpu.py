@@ -1,4 +1,4 @@
-"""The ``cuda`` backend on a card: equal to ``reference`` to the bit, close to ``cpu``, in CUDA
+"""The ``cuda`` backend on a GPU: equal to ``reference`` to the bit, close to ``cpu``, in CUDA
 graphs and on streams, seen by other libraries, and without copies to the host."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .gpu_batches import (
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no card"),
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU"),
 ]
 MODES = ("NextStep", "SameStep", "Disabled")
 CLASSIC = (
@@ -84,7 +84,7 @@ def make(env: Any, num_envs: int = N, mode: str = "NextStep", **options: Any) ->
     return operant.make(env, num_envs, **options)
 
 
-def to_card(array: np.ndarray) -> torch.Tensor:
+def to_gpu(array: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(array).to("cuda")
 
 
@@ -128,7 +128,7 @@ def test_close_to_the_cpu(env_class: Any) -> None:
     assert_same(env.reset(seed=3)[0], cpu.reset(seed=3)[0])
     for row in random_actions(env, 20):
         cpu.set_state(env.get_state())
-        found, wanted = env.step(to_card(row)), cpu.step(row)
+        found, wanted = env.step(to_gpu(row)), cpu.step(row)
         for a, b in zip(found[:2], wanted[:2], strict=True):
             size = np.abs(b).max(axis=0)
             assert (np.abs(a.cpu().numpy() - b) <= 1e-5 * np.maximum(size, 1.0)).all()
@@ -140,7 +140,7 @@ def test_close_to_the_cpu(env_class: Any) -> None:
 @pytest.mark.parametrize("env_class", ["Acrobot-v1", Levers])
 def test_the_same_seed_twice_and_another(env_class: Any) -> None:
     batches = [make(env_class, mode="SameStep") for _ in range(3)]
-    actions = to_card(random_actions(batches[0], 20))
+    actions = to_gpu(random_actions(batches[0], 20))
     for batch, seed in zip(batches, (1, 1, 2), strict=True):
         batch.reset(seed=seed)
         for row in actions:
@@ -154,7 +154,7 @@ def test_many_steps_are_as_many_single_ones(mode: str) -> None:
     many, single = make(Levers, mode=mode), make(Levers, mode=mode)
     many.reset(seed=1)
     single.reset(seed=1)
-    actions = to_card(random_actions(many, 20))
+    actions = to_gpu(random_actions(many, 20))
     *stacked, info = many.step_many(actions)
     for k, row in enumerate(actions):
         *results, wanted = single.step(row)
@@ -171,7 +171,7 @@ def test_many_steps_are_as_many_single_ones(mode: str) -> None:
 
 @pytest.fixture
 def large() -> Iterator[None]:
-    """For a test that takes much of the card: what PyTorch keeps of it, other processes lack."""
+    """For a test that takes much of the GPU: what PyTorch keeps of it, other processes lack."""
     yield
     gc.collect()
     torch.cuda.empty_cache()
@@ -203,12 +203,12 @@ def test_more_than_fits_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         make(Levers)
 
 
-def test_a_card_that_is_not_there() -> None:
+def test_a_gpu_that_is_not_there() -> None:
     with pytest.raises(ValueError, match="no backend 'cuda:64'"):
         make(Levers, backend="cuda:64")
 
 
-def test_auto_takes_the_card() -> None:
+def test_auto_takes_the_gpu() -> None:
     env = operant.make("CartPole-v1", 8)
     assert (env.backend, env.device.type) == ("cuda", "cuda")
     assert "auto" in env.backend_reason
@@ -221,7 +221,7 @@ def test_auto_takes_the_card() -> None:
 @pytest.mark.parametrize("env_class", ["CartPole-v1", Levers])
 def test_a_captured_step_replayed_is_a_step(env_class: Any, mode: str) -> None:
     env, eager = make(env_class, mode=mode), make(env_class, mode=mode)
-    rows = to_card(random_actions(env, 20))
+    rows = to_gpu(random_actions(env, 20))
     for batch in (env, eager):
         batch.reset(seed=5)
         batch.step(rows[0])  # compiles
@@ -250,9 +250,9 @@ def test_a_captured_step_replayed_is_a_step(env_class: Any, mode: str) -> None:
 
 
 def test_a_step_and_a_reset_in_one_graph() -> None:
-    """Mode Disabled with a mask that never leaves the card."""
+    """Mode Disabled with a mask that never leaves the GPU."""
     env, eager = make("CartPole-v1", mode="Disabled"), make("CartPole-v1", mode="Disabled")
-    rows = to_card(random_actions(env, 20))
+    rows = to_gpu(random_actions(env, 20))
 
     def step(batch: Any, actions: torch.Tensor) -> torch.Tensor:
         _, _, terminated, truncated, _ = batch.step(actions)
@@ -275,7 +275,7 @@ def test_a_step_and_a_reset_in_one_graph() -> None:
 def test_steps_run_on_the_callers_stream() -> None:
     """The actions arrive late, on a side stream: a step on another one would not see them."""
     env, twin = make("CartPole-v1"), make("CartPole-v1")
-    row = to_card(random_actions(env, 1)[0])
+    row = to_gpu(random_actions(env, 1)[0])
     for batch in (env, twin):
         batch.reset(seed=5)
         batch.step(row)
@@ -300,7 +300,7 @@ def test_steps_run_on_the_callers_stream() -> None:
 def assert_seen(env: Any, wrap: Callable[[torch.Tensor], tuple[int, Any]]) -> None:
     """`wrap` gives the address and the numbers of a tensor in another library."""
     for row in random_actions(env, 3):
-        env.step(to_card(row))
+        env.step(to_gpu(row))
         torch.cuda.synchronize()
         for name, tensor in env.buffers.items():
             address, array = wrap(tensor)
@@ -338,7 +338,7 @@ def test_jax_sees_the_same_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     try:
         jax.devices("gpu")
     except RuntimeError:
-        pytest.skip("JAX has no card")
+        pytest.skip("JAX has no GPU")
 
     def wrap(tensor: torch.Tensor) -> tuple[int, Any]:
         array = jax.dlpack.from_dlpack(tensor)
@@ -362,7 +362,7 @@ def act(policy: Any, obs: torch.Tensor) -> torch.Tensor:
 
 
 def events_of(work: Callable[[], None]) -> list[str]:
-    """Names of what the card did."""
+    """Names of what the GPU did."""
     from torch.profiler import ProfilerActivity, profile
 
     torch.cuda.synchronize()
@@ -399,10 +399,10 @@ def test_a_loop_of_ones_own_copies_nothing_to_the_host(mode: str) -> None:
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # that this mode is a prototype
 @pytest.mark.parametrize("mode", MODES)
-def test_nothing_waits_for_the_card(mode: str) -> None:
+def test_nothing_waits_for_the_gpu(mode: str) -> None:
     env = make(Levers, 4096, mode)
     env.reset(seed=0)
-    rows = to_card(random_actions(env, 5))
+    rows = to_gpu(random_actions(env, 5))
     env.step(rows[0])
     env.step_many(rows)
     mask = torch.ones(4096, dtype=torch.bool, device="cuda")
@@ -448,13 +448,13 @@ def test_scans_are_equal_to_numpy(envs: int) -> None:
     last = random.normal(size=envs).astype(np.float32)
     arrays = (reward, value, terminated, truncated, final, last)
     out = (torch.empty(20, envs, device="cuda"), torch.empty(20, envs, device="cuda"))
-    gae_triton(*[to_card(x) for x in arrays], 0.99, 0.95, out)
+    gae_triton(*[to_gpu(x) for x in arrays], 0.99, 0.95, out)
     wanted = gae(*arrays, 0.99, 0.95)
     assert_same(out[0], wanted[0], "advantage")
     assert_same(out[1], wanted[1], "target")
-    carry = to_card(last.copy())
-    flags = to_card(terminated), to_card(truncated)
-    discounted_triton(to_card(reward), *flags, carry, 0.99, out[0])
+    carry = to_gpu(last.copy())
+    flags = to_gpu(terminated), to_gpu(truncated)
+    discounted_triton(to_gpu(reward), *flags, carry, 0.99, out[0])
     sums = last.copy()
     assert_same(out[0], discounted_returns(reward, terminated | truncated, sums, 0.99), "returns")
     assert_same(carry, sums, "carry")

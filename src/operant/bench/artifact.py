@@ -34,7 +34,7 @@ def fingerprint(found: Mapping[str, Any]) -> str:
 
 def this_machine() -> tuple[dict[str, Any], dict[str, str]]:
     """The machine with its fingerprint, and the versions of what runs on it."""
-    import torch  # noqa: F401  (a card is seen only once it is loaded)
+    import torch  # noqa: F401  (a GPU is seen only once it is loaded)
 
     found = machine()
     versions = {"python": found.pop("python"), **found.pop("versions")}

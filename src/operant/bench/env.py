@@ -18,7 +18,7 @@ from operant.compiler.spec.rules import Rules, TracedRules
 from operant.lang.env import Env
 from operant.vector.choose_backend import host_backend
 from operant.vector.registry import get_env
-from operant.vector.step_clocks import timed_on_card, timed_on_host
+from operant.vector.step_clocks import timed_on_gpu, timed_on_host
 
 PEERS = ("gymnasium", "envpool")
 _BATCHES = 16  # different action batches, made beforehand
@@ -39,20 +39,20 @@ class Contender:
     open: Callable[[], Any]
     rounds: list[float] = field(default_factory=list)
     bandwidth: float | None = None
-    """Bytes a second that the card copies, read and written."""
+    """Bytes a second that the GPU copies, read and written."""
     rules: Rules | None = None
     """Those of the environment, from when it is made."""
     bytes_per_step: dict[str, int] = field(default_factory=dict)
     """What one step of one environment must move there."""
 
     @property
-    def on_card(self) -> bool:
+    def on_gpu(self) -> bool:
         """Whether it runs on a GPU."""
         return self.backend.partition(":")[0] == "cuda"
 
     @property
     def bandwidth_share(self) -> float | None:
-        """Share of the card's copy bandwidth that the bytes of the steps amount to."""
+        """Share of the GPU's copy bandwidth that the bytes of the steps amount to."""
         if self.bandwidth is None:
             return None
         return self.sps * sum(self.bytes_per_step.values()) / self.bandwidth
@@ -165,11 +165,11 @@ def measure(everyone: Sequence[Contender], repeats: int, seconds: float) -> Iter
         began = time.perf_counter()
         env.step(actions[0])  # compiles, if anything does
         quick = time.perf_counter() - began < 5
-        timed = timed_on_card(env, actions) if contender.on_card else timed_on_host(env, actions)
+        timed = timed_on_gpu(env, actions) if contender.on_gpu else timed_on_host(env, actions)
         once = timed(3 if quick else 1)
         running.append((contender, env, timed, max(1, round(seconds / once))))
-    if any(contender.on_card for contender in everyone):
-        yield "measuring how fast the card copies"
+    if any(contender.on_gpu for contender in everyone):
+        yield "measuring how fast the GPU copies"
         _note_bandwidth(everyone)
     for round_number in range(repeats):
         for contender, _, timed, steps in running:
@@ -199,13 +199,13 @@ def _note_bandwidth(everyone: Sequence[Contender]) -> None:
     bandwidth = copy_bandwidth()
     for one in everyone:
         rules = one.rules
-        if one.on_card and isinstance(rules, TracedRules):  # arrays: what is touched depends
+        if one.on_gpu and isinstance(rules, TracedRules):  # arrays: what is touched depends
             one.bandwidth = bandwidth
             one.bytes_per_step = bytes_per_step(rules, 8 if rules.action.dtype == "int" else 4)
 
 
 def copy_bandwidth() -> float:
-    """Bytes a second, read and written, of a copy of a GiB on the card: median of ten."""
+    """Bytes a second, read and written, of a copy of a GiB on the GPU: median of ten."""
     import torch
 
     source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda").random_(0, 255)

@@ -3,7 +3,7 @@
 - ``eager`` calls ``env.write_step``: that is timed.
 - ``fused`` calls the compiled step by its address: the address of a function that times it is put
   there instead. It costs two looks at the clock for each tile of environments.
-- On a card nothing can be timed from here: steps of a batch like it are timed alone.
+- On a GPU nothing can be timed from here: steps of a batch like it are timed alone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from operant.bench.env import random_actions
 from operant.vector.batch import compiled_batch
 from operant.vector.env import VecEnv
-from operant.vector.step_clocks import Timed, timed_on_card, timed_on_host
+from operant.vector.step_clocks import Timed, timed_on_gpu, timed_on_host
 
 if TYPE_CHECKING:
     from operant.ppo.ppo import PPO
@@ -120,7 +120,7 @@ class KernelClock:
 
 
 class AloneClock:
-    """Knows how long the steps of a rollout take a batch like the trainer's on its card, alone."""
+    """Knows how long the steps of a rollout take a batch like the trainer's on its GPU, alone."""
 
     kind = "estimated"
 
@@ -146,14 +146,14 @@ class AloneClock:
 def timed_steps(env: Any, device: str) -> Timed:
     """Steps of a batch that was reset, with random actions; compiled when this returns.
 
-    On a card (`device` is ``"cuda"``) they are captured in a graph and timed by its own clock.
+    On a GPU (`device` is ``"cuda"``) they are captured in a graph and timed by its own clock.
     """
     ours = compiled_batch(env)
     assert ours is not None
     actions = random_actions(ours.rules, env.num_envs)
     env.step(actions[0])
-    on_card = env.backend == "cuda" and device == "cuda"
-    return (timed_on_card if on_card else timed_on_host)(env, actions)
+    on_gpu = env.backend == "cuda" and device == "cuda"
+    return (timed_on_gpu if on_gpu else timed_on_host)(env, actions)
 
 
 def _clock_address() -> int:

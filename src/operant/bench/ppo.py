@@ -39,7 +39,7 @@ class Contender:
     shares: list[dict[str, float]] = field(default_factory=list)
     flops_per_step: float | None = None
     limit_gflops: float | None = None
-    """What the card does in a large product of the same precision."""
+    """What the GPU does in a large product of the same precision."""
 
     @property
     def ours(self) -> bool:
@@ -80,7 +80,7 @@ def contenders(setting: Setting, peers: Sequence[str]) -> list[Contender]:
 
 
 def usual_peers(device: str, engine: str) -> list[str]:
-    """Whom to compare with if nobody is named: on a card, our other engines there."""
+    """Whom to compare with if nobody is named: on a GPU, our other engines there."""
     from operant.ppo.engines.choose import choose_device
 
     if choose_device(device).type == "cpu":
@@ -219,7 +219,7 @@ def records(everyone: Sequence[Contender]) -> list[dict[str, Any]]:
 
     ``collect_share``, ``advantages_share`` and ``update_share`` are shares of the time, ``gflops``
     is what the networks' matrix products amount to (10**9 operations a second), ``limit_share`` is
-    its part of what the card does in one large product of that precision; None where unknown.
+    its part of what the GPU does in one large product of that precision; None where unknown.
     """
     return [
         {
@@ -281,7 +281,7 @@ def _limit_share(one: Contender) -> float | None:
 
 @lru_cache
 def product_gflops(device: str, precision: str) -> float:
-    """10**9 operations a second of a product of two 8192 x 8192 matrices on a card; best of 5."""
+    """10**9 operations a second of a product of two 8192 x 8192 matrices on a GPU; best of 5."""
     import torch
 
     kinds = {"bf16": torch.bfloat16, "fp16": torch.float16}

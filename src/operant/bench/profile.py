@@ -97,7 +97,7 @@ class Mode(Protocol):
 class EnvOnly:
     """The trainer's batch of environments, with random actions made beforehand.
 
-    A card's steps are captured in a graph and timed by its own clock.
+    A GPU's steps are captured in a graph and timed by its own clock.
     """
 
     def __init__(self, job: Job) -> None:

@@ -79,7 +79,7 @@ class TimedTrainer:
         ppo.learn(max(end, ppo.config.run.total_steps), watch, progress=False)
         seconds = time.perf_counter() - began
         parts = watch.parts
-        # A card's clock and ours need not agree to the last microsecond.
+        # A GPU's clock and ours need not agree to the last microsecond.
         parts["other"] = max(seconds - sum(parts.values()), 0.0)
         return Round(iterations * self.rollout, seconds, parts)
 

@@ -1,4 +1,4 @@
-"""`GpuBuffer`: a rollout on the card."""
+"""`GpuBuffer`: a rollout on the GPU."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from operant.buffers.advantages import gae_torch
 
 
 class GpuBuffer:
-    """Memory for ``num_steps`` steps of ``num_envs`` environments on a card, time-major, allocated
+    """Memory for ``num_steps`` steps of ``num_envs`` environments on a GPU, time-major, allocated
     once and at fixed addresses, so that a CUDA graph can write to it.
 
     Tensors as in `RolloutBuffer`, and:
@@ -21,12 +21,12 @@ class GpuBuffer:
     - ``scaled_reward`` float32 ``[T, N]``: the rewards that advantages are computed from; may be
       set to ``reward`` itself.
 
-    Nothing waits for the card. The buffer owns its memory; views change with the next rollout.
+    Nothing waits for the GPU. The buffer owns its memory; views change with the next rollout.
 
     Args:
         num_steps, num_envs: T and N.
         obs_shape, action_shape: of one environment.
-        device: the card.
+        device: the GPU.
         obs_dtype, action_dtype: of the tensors.
         mask_size: numbers of an action mask; 0 where there is none.
 

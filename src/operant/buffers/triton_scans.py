@@ -1,4 +1,4 @@
-"""What is computed along time on the card, one Triton kernel each: advantages, discounted returns.
+"""What is computed along time on the GPU, one Triton kernel each: advantages, discounted returns.
 
 A program has a block of environments and walks through the steps; blocks are independent, so the
 results do not depend on their number. The same sums in the same order as in
@@ -31,7 +31,7 @@ def gae_triton(
     """Write advantages and value targets to `out`, float32 ``[T, N]`` each.
 
     Args:
-        reward, value, final_value: float32 ``[T, N]``, contiguous, on one card.
+        reward, value, final_value: float32 ``[T, N]``, contiguous, on one GPU.
         terminated, truncated: bool ``[T, N]``; where both are set, terminated counts.
         last_value: float32 ``[N]``: value of the observation after the last step.
         gamma, gae_lambda: discount and trace decay, 0 to 1.
@@ -70,7 +70,7 @@ def discounted_triton(
 
 
 def _block(envs: int) -> dict[str, Any]:
-    """Environments of a program: one warp's, so that small batches use the whole card; and steps
+    """Environments of a program: one warp's, so that small batches use the whole GPU; and steps
     that it fetches at once, as many as its registers hold."""
     if interpreted():
         return {"BLOCK": min(1 << max(envs - 1, 1).bit_length(), 1 << 16), "CHUNK": 4}

@@ -302,7 +302,7 @@ def _trajectory(env: type[Env], backend: str, workers: int, seed: int) -> list[n
 
 
 def _check_autoreset(env: type[Env]) -> str:
-    """On the fastest backend of the host, and on the card if there is one."""
+    """On the fastest backend of the host, and on the GPU if there is one."""
     names = available_backends(env)
     hosts = [name for name in names if name != "cuda"]
     finished = [_compare_modes(env, name) for name in [hosts[-1], *names[len(hosts) :]]]

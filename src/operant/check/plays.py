@@ -103,11 +103,11 @@ class Speed(NamedTuple):
 def throughput(env: type[Env], backend: str, seconds: float = 0.5) -> Speed:
     """Environment steps per second on this machine, one worker.
 
-    With 4096 environments; a million on a card; 64 where a step of 4096 would take longer than
+    With 4096 environments; a million on a GPU; 64 where a step of 4096 would take longer than
     `seconds`, as on ``reference`` with a state of arrays.
     """
     if backend == "cuda":
-        return _throughput_on_card(env, seconds)
+        return _throughput_on_gpu(env, seconds)
     if backend == "reference":
         few = _throughput_of(env, backend, 64, 0.0)
         if few.sps * seconds < 4096:
@@ -128,20 +128,20 @@ def _throughput_of(env: type[Env], backend: str, num_envs: int, seconds: float) 
     return Speed(steps * num_envs / elapsed, num_envs)
 
 
-def _throughput_on_card(env: type[Env], seconds: float) -> Speed:
-    from operant.vector.step_clocks import timed_on_card
+def _throughput_on_gpu(env: type[Env], seconds: float) -> Speed:
+    from operant.vector.step_clocks import timed_on_gpu
 
     count = 4096 if interpreted() else 1 << 20
     batch = make(env, count, backend="cuda", seed=0)
     batch.reset()
     actions = [random_actions(batch.rules.action, count, k) for k in range(8)]
     batch.step(actions[0])
-    timed = timed_on_card(batch, actions)
+    timed = timed_on_gpu(batch, actions)
     return Speed(count / timed(max(1, round(seconds / timed(8)))), count)
 
 
 class _OnHost:
-    """A batch on a card that takes and gives NumPy arrays, to be compared with others."""
+    """A batch on a GPU that takes and gives NumPy arrays, to be compared with others."""
 
     def __init__(self, batch: Any) -> None:
         self._batch = batch

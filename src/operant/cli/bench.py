@@ -114,8 +114,8 @@ def _print_table(found: list[dict[str, Any]]) -> None:
     peers = sorted({peer for row in found for peer in row["ratio_to"]})
     ratios = [f"x {peer.replace('gymnasium', 'gym').replace(' cartpole', 'CP')}" for peer in peers]
     heads = ["system", "env", "envs", "workers", "steps/s", "+-", *ratios]
-    on_card = any("bandwidth_share" in row for row in found)
-    heads += ["of bandwidth"] if on_card else []
+    on_gpu = any("bandwidth_share" in row for row in found)
+    heads += ["of bandwidth"] if on_gpu else []
     rows = []
     for row in found:
         spread = (row["sps_max"] - row["sps_min"]) / row["sps"] / 2
@@ -124,11 +124,11 @@ def _print_table(found: list[dict[str, Any]]) -> None:
         cells += [str(row["workers"]), short(row["sps"]), f"{spread:.0%}"]
         cells += ["" if share is None else f"{share:.1f}" for share in shares]
         share = row.get("bandwidth_share")
-        rows.append(cells + (["" if share is None else f"{share:.0%}"] if on_card else []))
+        rows.append(cells + (["" if share is None else f"{share:.0%}"] if on_gpu else []))
     print_figures(heads, rows)
-    if on_card:
+    if on_gpu:
         output.print(
-            "of bandwidth: bytes a step must move, against a copy on the same card", style="dim"
+            "of bandwidth: bytes a step must move, against a copy on the same GPU", style="dim"
         )
     if "x gymCP" in ratios:
         output.print("x gymCP: against Gymnasium's NumPy CartPole of the same size", style="dim")

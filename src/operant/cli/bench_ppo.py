@@ -103,6 +103,6 @@ def _print_table(found: list[dict[str, Any]]) -> None:
     print_figures([*heads, *(f"x {peer}" for peer in peers)], rows)
     notes = ["x: ours against that peer"] if peers else []
     if limited:
-        notes.append("of limit: of what the card does in one large product of that precision")
+        notes.append("of limit: of what the GPU does in one large product of that precision")
     if notes:
         output.print("; ".join(["steps/s: collected and trained on", *notes]), style="dim")

@@ -103,7 +103,7 @@ def _cumulated(x: Tensor) -> Tensor:
     columns are added one after the other: a scan of 8192 rows of two took an H200 49 microseconds,
     longer than all the rest of a step."""
     if x.shape[-1] > 16:
-        # A card adds in another order for each column: a sum may exceed its neighbour's by rounding
+        # A GPU adds in another order for each column: a sum may exceed its neighbour's by rounding
         # where nothing was added.
         return x.cumsum(-1).masked_fill(x == 0, 0.0).cummax(-1).values
     sums = list(x.unbind(-1))

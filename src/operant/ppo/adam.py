@@ -60,8 +60,8 @@ class Adam:
             parameter.add_(piece.view_as(parameter))
 
     @torch.no_grad()
-    def step_on_card(self, gradient: Tensor, rate: Tensor, count: Tensor, active: Tensor) -> None:
-        """A step whose every number is on the card, so that it can be captured in a graph.
+    def step_on_gpu(self, gradient: Tensor, rate: Tensor, count: Tensor, active: Tensor) -> None:
+        """A step whose every number is on the GPU, so that it can be captured in a graph.
 
         Args:
             gradient: float32 ``[P]``.

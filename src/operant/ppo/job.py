@@ -83,7 +83,7 @@ class Engine(Protocol):
 
     name: str
     buffer: Any
-    """A `RolloutBuffer`, or a `GpuBuffer` on a card."""
+    """A `RolloutBuffer`, or a `GpuBuffer` on a GPU."""
 
     @property
     def threads(self) -> int:

@@ -1,4 +1,4 @@
-"""What a run asks of its machine: processor time, memory, and the card's own figures."""
+"""What a run asks of its machine: processor time, memory, and the GPU's own figures."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ _NONE = (float("nan"),) * 4
 
 
 class Hardware:
-    """Figures of this process and of one card, sampled about once a second.
+    """Figures of this process and of one GPU, sampled about once a second.
 
-    `figures` takes microseconds: memory is asked for once a second, and the card, whose driver may
+    `figures` takes microseconds: memory is asked for once a second, and the GPU, whose driver may
     take milliseconds, by a thread of its own. What cannot be known is NaN.
 
     Args:
-        card: the card's number; None for no card.
+        GPU: the GPU's number; None for no GPU.
     """
 
-    def __init__(self, card: int | None = None) -> None:
+    def __init__(self, gpu: int | None = None) -> None:
         self._asked, self._worked = time.monotonic(), _worked()
         self._process: tuple[float, float] = (float("nan"), _memory_mb())
-        self._card: tuple[float, ...] = _NONE
+        self._gpu: tuple[float, ...] = _NONE
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
-        if card is not None:
-            self._thread = threading.Thread(target=self._watch, args=(card,), daemon=True)
+        if gpu is not None:
+            self._thread = threading.Thread(target=self._watch, args=(gpu,), daemon=True)
             self._thread.start()
 
     def figures(self) -> tuple[float, ...]:
@@ -48,25 +48,25 @@ class Hardware:
             share = 100 * (worked - self._worked) / (now - self._asked)
             self._asked, self._worked = now, worked
             self._process = share, _memory_mb()
-        return (*self._process, *self._card)
+        return (*self._process, *self._gpu)
 
     def close(self) -> None:
-        """Let the card be. May be repeated."""
+        """Let the GPU be. May be repeated."""
         self._over.set()
         if self._thread is not None:
             self._thread.join(timeout=2 * _EVERY_S)
             self._thread = None
 
-    def _watch(self, card: int) -> None:
+    def _watch(self, gpu: int) -> None:
         nvml = _nvml()
         if nvml is None:
             return
         try:
-            handle = nvml.nvmlDeviceGetHandleByIndex(_physical(card))
+            handle = nvml.nvmlDeviceGetHandleByIndex(_physical(gpu))
             while not self._over.wait(_EVERY_S):
-                self._card = _card_figures(nvml, handle)
+                self._gpu = _gpu_figures(nvml, handle)
         except nvml.NVMLError:
-            self._card = _NONE  # a driver that does not say
+            self._gpu = _NONE  # a driver that does not say
 
 
 def _worked() -> float:
@@ -95,13 +95,13 @@ def _nvml() -> Any | None:
     return pynvml
 
 
-def _physical(card: int) -> int:
-    """The driver's number of a card that this process may have been shown under another one."""
+def _physical(gpu: int) -> int:
+    """The driver's number of a GPU that this process may have been shown under another one."""
     shown = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    return int(shown[card]) if card < len(shown) and shown[card].strip().isdigit() else card
+    return int(shown[gpu]) if gpu < len(shown) and shown[gpu].strip().isdigit() else gpu
 
 
-def _card_figures(nvml: Any, handle: Any) -> tuple[float, ...]:
+def _gpu_figures(nvml: Any, handle: Any) -> tuple[float, ...]:
     found = []
     for ask in (
         lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu,

@@ -1,4 +1,4 @@
-"""Which NVIDIA cards there are, without loading PyTorch; and what fits on them."""
+"""Which NVIDIA GPUs there are, without loading PyTorch; and what fits on them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def has_triton() -> bool:
 
 @lru_cache(maxsize=1)
 def torch_has_cuda() -> bool:
-    """Whether the PyTorch that is installed was built for NVIDIA cards; it is not loaded."""
+    """Whether the PyTorch that is installed was built for NVIDIA GPUs; it is not loaded."""
     found = importlib.util.find_spec("torch")
     if found is None or found.origin is None:
         return False
@@ -38,8 +38,8 @@ def torch_has_cuda() -> bool:
 
 
 @lru_cache(maxsize=1)
-def card_count() -> int:
-    """NVIDIA cards that this process may use, as the driver counts them."""
+def gpu_count() -> int:
+    """NVIDIA GPUs that this process may use, as the driver counts them."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -54,7 +54,7 @@ def why_not_cuda() -> str | None:
     """Why the ``cuda`` backend cannot run here, as a sentence; None if it can."""
     if not has_triton():
         return "backend 'cuda' needs triton, which is not installed: pip install triton"
-    if not interpreted() and card_count() == 0:
+    if not interpreted() and gpu_count() == 0:
         return "backend 'cuda' needs an NVIDIA GPU, and this machine has none that can be used"
     if not interpreted() and not torch_has_cuda():
         return "backend 'cuda' needs PyTorch built for CUDA; this one was built without"
@@ -62,7 +62,7 @@ def why_not_cuda() -> str | None:
 
 
 def is_hopper(device: torch.device) -> bool:
-    """Whether a device is a card of compute capability 9."""
+    """Whether a device is a GPU of compute capability 9."""
     import torch
 
     return device.type == "cuda" and torch.cuda.get_device_capability(device)[0] == 9

@@ -1,4 +1,4 @@
-"""The card's C++ kernels run on the host, by the system's compiler: for tests without a card."""
+"""The GPU's C++ kernels run on the host, by the system's compiler: for tests without a GPU."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class HostKernels:
     def __init__(self, source: str, names: Sequence[str]) -> None:
         compiler = host_compiler()
         if compiler is None:
-            raise RuntimeError("a state of arrays needs a C++ compiler to stand in for the card")
+            raise RuntimeError("a state of arrays needs a C++ compiler to stand in for the GPU")
         digest = hashlib.sha256("\n".join([compiler, *_OPTIONS, source]).encode()).hexdigest()[:24]
         folder = paths.home() / "kernels"
         library = folder / f"host_{digest}.so"

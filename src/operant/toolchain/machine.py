@@ -49,11 +49,11 @@ def machine() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "versions": versions,
-        **_card(),
+        **_gpu(),
     }
 
 
-def _card() -> dict[str, Any]:
+def _gpu() -> dict[str, Any]:
     """The GPU, if PyTorch is loaded and has one."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():

@@ -39,12 +39,12 @@ _MOST_SHARED = 8
 
 
 class Kernels:
-    """The compiled kernels of one source, on one card.
+    """The compiled kernels of one source, on one GPU.
 
     Args:
         source: C++.
         names: of the kernels in it, which are ``extern "C"``.
-        device: the card.
+        device: the GPU.
         options: of the compiler; by default such that numbers are rounded as NumPy does.
         feature: ``"a"`` for instructions that only this very architecture has.
         shared: bytes of shared memory that a block is given besides what `source` declares.

@@ -63,7 +63,7 @@ def check_rollout(buffer: RolloutBuffer, iteration: int) -> None:
 
 
 def check_device_rollout(buffer: GpuBuffer, iteration: int) -> None:
-    """`check_rollout` for a rollout on a card; copies it to the host."""
+    """`check_rollout` for a rollout on a GPU; copies it to the host."""
     b = buffer
     host = RolloutBuffer(
         b.num_steps,

@@ -180,7 +180,7 @@ class WindowMetrics:
 
 
 def _on_host(values: Any) -> Any:
-    """A tensor on a card as an array; anything else as it is."""
+    """A tensor on a GPU as an array; anything else as it is."""
     return values.cpu().numpy() if hasattr(values, "cpu") else values
 
 

@@ -1,7 +1,7 @@
 """The ``cuda`` backend for a state of arrays: one thread steps one environment.
 
 The kernels are C++ (`compiler.emit.cuda_array_kernels`), compiled by NVRTC. Where Triton interprets
-its kernels, for tests without a card, the system's C++ compiler stands in for NVRTC.
+its kernels, for tests without a GPU, the system's C++ compiler stands in for NVRTC.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""`CudaVecEnv`: a batch that lives on the card. The ``cuda`` backend.
+"""`CudaVecEnv`: a batch that lives on the GPU. The ``cuda`` backend.
 
-Actions come and results go as PyTorch tensors on the card; nothing waits for it and nothing is
+Actions come and results go as PyTorch tensors on the GPU; nothing waits for it and nothing is
 copied to the host, so a step can be captured in a CUDA graph. Who launches which kernels:
 `operant.vector.gpu_numbers` for a state of numbers, `operant.vector.gpu_arrays` for one of arrays.
 """
@@ -31,7 +31,7 @@ _MODES = {AutoresetMode.NEXT_STEP: 0, AutoresetMode.SAME_STEP: 1, AutoresetMode.
 _STATE_DTYPES = {"seed": np.uint64, "index": np.uint32, "episode": np.uint32}
 """Where a state's dtype is not the tensor's: PyTorch computes little with unsigned words."""
 _TICK = 16.384e-6
-"""Seconds of a tick of the card's clock, see `triton_words.ticks`."""
+"""Seconds of a tick of the GPU's clock, see `triton_words.ticks`."""
 _LANES = 128
 """Rows are padded to a multiple of this, so that all of them begin at an aligned address."""
 
@@ -88,10 +88,10 @@ class Lazy(Mapping[str, Any]):
 
 
 class CudaVecEnv(BaseVecEnv):
-    """A batch of environments on an NVIDIA card, behind Gymnasium's vector API with tensors.
+    """A batch of environments on an NVIDIA GPU, behind Gymnasium's vector API with tensors.
 
     The same episodes as on the other backends from the same seed. Differences from `VecEnv`, all of
-    them because nothing waits for the card:
+    them because nothing waits for the GPU:
 
     - ``info`` always has ``episode`` (``r``, ``l``, ``t``) and ``_episode``, and in SAME_STEP mode
       ``final_obs`` and ``_final_obs``: tensors ``[num_envs, ...]``. Where no episode ended the
@@ -103,7 +103,7 @@ class CudaVecEnv(BaseVecEnv):
     Args:
         env: the environment class.
         num_envs: how many.
-        device: which card.
+        device: which GPU.
         seed, autoreset_mode, render_mode, max_episode_steps, params: as in `VecEnv`.
         copy: False: results are the batch's own tensors, at fixed addresses, which the next step
             overwrites. True: they are yours to keep.
@@ -178,7 +178,7 @@ class CudaVecEnv(BaseVecEnv):
         """Begin new episodes; the observations ``[num_envs, *obs]`` and an empty info.
 
         Args:
-            seed: as in `VecEnv`. Without one nothing is copied to the card.
+            seed: as in `VecEnv`. Without one nothing is copied to the GPU.
             options: ``{"reset_mask": bool[num_envs]}``, a tensor or an array, resets only those
                 environments; it is not looked at on the host.
 
@@ -206,7 +206,7 @@ class CudaVecEnv(BaseVecEnv):
 
         Args:
             actions: ``[num_envs]`` integers for Discrete, ``[num_envs, k]`` for MultiDiscrete and
-                Box: a tensor on the card, int32, int64 or float32; anything else is converted.
+                Box: a tensor on the GPU, int32, int64 or float32; anything else is converted.
 
         Raises:
             ValueError, TypeError: wrong shape or kind; nothing was stepped.
@@ -260,14 +260,14 @@ class CudaVecEnv(BaseVecEnv):
         return [*self._memory.values(), *self._own, self._bad, self._clock]
 
     def check_actions(self) -> None:
-        """Wait for the card; raise ValueError if an action since the last check was not valid."""
+        """Wait for the GPU; raise ValueError if an action since the last check was not valid."""
         if int(self._bad):
             self._bad.zero_()
             space = self.single_action_space
             raise ValueError(f"an action was out of range or not finite; expected {space}")
 
     def check_rules(self) -> None:
-        """Wait for the card; raise what went wrong in the author's functions, if they can go wrong.
+        """Wait for the GPU; raise what went wrong in the author's functions, if they can go wrong.
 
         Raises:
             RulesError: an index lay outside its array; element 0 was used instead.
@@ -295,7 +295,7 @@ class CudaVecEnv(BaseVecEnv):
 
     @one_at_a_time
     def get_state(self) -> dict[str, np.ndarray]:
-        """See `BaseVecEnv`. Waits for the card.
+        """See `BaseVecEnv`. Waits for the GPU.
 
         Raises:
             ValueError: closed, or an action was not valid, see `check_actions`.
@@ -406,7 +406,7 @@ class CudaVecEnv(BaseVecEnv):
         return torch.cuda.device(self.device)
 
     def _checked(self, actions: Any, shape: tuple[int, ...]) -> Tensor:
-        """`actions` as a contiguous tensor on the card, of a dtype that kernels read."""
+        """`actions` as a contiguous tensor on the GPU, of a dtype that kernels read."""
         layout = self.rules.action
         if not isinstance(actions, Tensor):
             try:

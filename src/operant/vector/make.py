@@ -8,7 +8,7 @@ from operant.compiler.compile_error import warn_of_fallback
 from operant.compiler.spec.native_rules import is_native
 from operant.lang.arrays import Arrays
 from operant.lang.env import Env
-from operant.toolchain.gpus import card_count, interpreted, why_not_cuda
+from operant.toolchain.gpus import gpu_count, interpreted, why_not_cuda
 from operant.vector.base import BaseVecEnv
 from operant.vector.choose_backend import backend_of
 from operant.vector.env import VecEnv
@@ -35,7 +35,7 @@ def make(
         env: an id such as ``"CartPole-v1"``, or an environment class.
         num_envs: how many.
         backend: ``"reference"``, ``"cpu"`` (a `VecEnv`: NumPy arrays), ``"cuda"`` or ``"cuda:1"``
-            (a `CudaVecEnv`: tensors on that card), or ``"auto"``: the card if there is one.
+            (a `CudaVecEnv`: tensors on that GPU), or ``"auto"``: the GPU if there is one.
             A game in C that `operant.vector.native.load` has loaded runs on ``"native"`` alone.
             ``batch.backend`` says which it is, and ``batch.backend_reason`` why.
         impl: ``"reference"`` (plain Python) or ``"native"`` (the compiled implementation, whichever
@@ -48,7 +48,7 @@ def make(
         ValueError, TypeError: an unknown id or a bad option; the message says what to write.
         CompileError: the backend asked for cannot compile the environment. Under ``"auto"`` it
             runs on another one, with a `FallbackWarning`.
-        MemoryError: they do not fit on the card; the message says how many would.
+        MemoryError: they do not fit on the GPU; the message says how many would.
     """
     if isinstance(env, str):
         env = get_env(env)
@@ -57,7 +57,7 @@ def make(
         return VecEnv(env, num_envs, backend=backend, **options)
     if backend == "auto" and impl is None and not interpreted() and why_not_cuda() is None:
         try:
-            batch = _on_card(env, num_envs, "cuda", options)
+            batch = _on_gpu(env, num_envs, "cuda", options)
         except RuntimeError as error:  # a driver or a compiler that does not work
             batch = VecEnv(env, num_envs, **options)
             reason = warn_of_fallback(env, "cuda", batch.backend, error)
@@ -67,11 +67,11 @@ def make(
         batch.backend_reason = "auto: the fastest backend present"
         return batch
     if isinstance(backend, str) and backend.partition(":")[0] == "cuda":
-        return _on_card(env, num_envs, backend, options)
+        return _on_gpu(env, num_envs, backend, options)
     return VecEnv(env, num_envs, backend=backend, **options)
 
 
-def _on_card(env: type[Env], num_envs: int, name: str, options: dict[str, Any]) -> BaseVecEnv:
+def _on_gpu(env: type[Env], num_envs: int, name: str, options: dict[str, Any]) -> BaseVecEnv:
     reason = why_not_cuda()
     if reason is not None:
         raise ValueError(reason)
@@ -81,10 +81,10 @@ def _on_card(env: type[Env], num_envs: int, name: str, options: dict[str, Any]) 
     from operant.vector.gpu_numbers import TritonVecEnv
 
     number = name.partition(":")[2] or "0"
-    count = 1 if interpreted() else card_count()
+    count = 1 if interpreted() else gpu_count()
     if not number.isdecimal() or int(number) >= count:
-        cards = "one GPU, cuda:0" if count == 1 else f"GPUs cuda:0 to cuda:{count - 1}"
-        raise ValueError(f"there is no backend {name!r}; this machine has {cards}")
+        gpus = "one GPU, cuda:0" if count == 1 else f"GPUs cuda:0 to cuda:{count - 1}"
+        raise ValueError(f"there is no backend {name!r}; this machine has {gpus}")
     device = torch.device("cpu") if interpreted() else torch.device("cuda", int(number))
     options = {key: value for key, value in options.items() if key != "workers"}
     kind = ArrayCudaVecEnv if issubclass(env.State, Arrays) else TritonVecEnv

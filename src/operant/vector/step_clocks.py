@@ -25,8 +25,8 @@ def timed_on_host(env: Any, actions: list[np.ndarray]) -> Timed:
     return timed
 
 
-def timed_on_card(env: Any, actions: list[np.ndarray]) -> Timed:
-    """Steps captured in a graph, each with its own actions; timed by the card's events."""
+def timed_on_gpu(env: Any, actions: list[np.ndarray]) -> Timed:
+    """Steps captured in a graph, each with its own actions; timed by the GPU's events."""
     import torch
 
     tensors = [torch.from_numpy(batch).to(env.device) for batch in actions]

@@ -1,4 +1,4 @@
-"""Kernels compile for cards that this machine does not have, and round as NumPy does."""
+"""Kernels compile for GPUs that this machine does not have, and round as NumPy does."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def compiled(
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_every_kernel_is_compiled_for_its_card(compiled: list[dict[str, Any]]) -> None:
+def test_every_kernel_is_compiled_for_its_gpu(compiled: list[dict[str, Any]]) -> None:
     assert len(compiled) == sum(len(modes) + 2 if modes else 5 for _, _, modes in JOBS)
     for kernel in compiled:
         assert kernel["target"] == TARGETS[kernel["arch"]], kernel
@@ -186,13 +186,13 @@ def test_nothing_is_fused_or_approximate(compiled: list[dict[str, Any]]) -> None
             assert kernel["div.full"] == kernel["sqrt.approx"] == kernel["fma.rn"] == 0, kernel
 
 
-def test_steps_overlap_where_cards_can(compiled: list[dict[str, Any]]) -> None:
+def test_steps_overlap_where_gpus_can(compiled: list[dict[str, Any]]) -> None:
     for kernel in compiled:
         step = kernel["kernel"].startswith("step") and kernel["arch"] >= 90
         assert kernel["griddepcontrol"] == (2 if step else 0), kernel
 
 
-def test_the_cards_clock_is_read(compiled: list[dict[str, Any]]) -> None:
+def test_the_gpus_clock_is_read(compiled: list[dict[str, Any]]) -> None:
     for kernel in compiled:
         timed = kernel["env"] != "training" and kernel["kernel"] != "observe"
         assert (kernel["globaltimer"] > 0) == timed, kernel

@@ -1,4 +1,4 @@
-"""The C++ kernels of states of arrays, compiled by NVRTC for cards that are not here."""
+"""The C++ kernels of states of arrays, compiled by NVRTC for GPUs that are not here."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Recorded programs as C++ for the card: the system's compiler computes what NumPy does, to the
-bit, and so does a card."""
+"""Recorded programs as C++ for the GPU: the system's compiler computes what NumPy does, to the
+bit, and so does a GPU."""
 
 from __future__ import annotations
 
@@ -116,14 +116,14 @@ def test_it_computes_what_numpy_does(on_host: Any) -> None:
     assert_equals_numpy(on_host, expressions.special_numbers())
 
 
-def test_it_compiles_for_a_card(nvrtc: Any) -> None:
+def test_it_compiles_for_a_gpu(nvrtc: Any) -> None:
     assert compile_source(nvrtc, source(), ("--gpu-architecture=sm_90", *EXACT))
 
 
 @pytest.mark.gpu
-def test_a_card_computes_what_numpy_does() -> None:
+def test_a_gpu_computes_what_numpy_does() -> None:
     if not torch.cuda.is_available():
-        pytest.skip("there is no card")
+        pytest.skip("there is no GPU")
     from operant.toolchain.nvrtc import Kernels
 
     kernels = Kernels(source(), ["kernel"], torch.device("cuda", 0))

@@ -317,25 +317,25 @@ def test_compiled_operations_round_as_numpy_does(ptx: str) -> None:
     assert ptx.count("sqrt.rn.f32") >= 4
 
 
-# On a card --------------------------------------------------------------------------------------
+# On a GPU --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def on_card(tmp_path: Path) -> Any:
+def on_gpu(tmp_path: Path) -> Any:
     if not torch.cuda.is_available():
-        pytest.skip("there is no card")
+        pytest.skip("there is no GPU")
     return load(kernel_source(TEXTS), tmp_path / "expressions.py").kernel
 
 
 @pytest.mark.gpu
-def test_a_card_computes_what_numpy_does(on_card: Any) -> None:
-    assert_kernel_equals_numpy(on_card, ordinary(20_000), device="cuda")
-    assert_kernel_equals_numpy(on_card, special_numbers(ODD), device="cuda")
+def test_a_gpu_computes_what_numpy_does(on_gpu: Any) -> None:
+    assert_kernel_equals_numpy(on_gpu, ordinary(20_000), device="cuda")
+    assert_kernel_equals_numpy(on_gpu, special_numbers(ODD), device="cuda")
 
 
 @pytest.mark.gpu
-def test_a_card_rounds_tiny_numbers_as_numpy_does(on_card: Any) -> None:
-    assert_kernel_equals_numpy(on_card, special_numbers(), device="cuda")
+def test_a_gpu_rounds_tiny_numbers_as_numpy_does(on_gpu: Any) -> None:
+    assert_kernel_equals_numpy(on_gpu, special_numbers(), device="cuda")
 
 
 # Random numbers ---------------------------------------------------------------------------------

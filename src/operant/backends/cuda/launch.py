@@ -27,7 +27,7 @@ def launch_options(rules: TracedRules, num_envs: int) -> dict[str, Any]:
 
     Small batches are spread over as many programs as can be. For large ones a thread has two
     environments, to have enough loads in flight, unless their arithmetic needs its registers. What
-    they read again next time is kept in the card's cache, and what they only write is not.
+    they read again next time is kept in the GPU's cache, and what they only write is not.
     """
     hints = {"KEEP": "", "PASS": ""}
     if interpreted():

@@ -64,11 +64,11 @@ def _on_gpu(job: Job) -> Choice:
         return Choice(gpu_builders.eager_engine(job), "as asked")
     fastest = "as asked" if wanted != "auto" else "the fastest for this job"
     if wanted in ("auto", "fused"):
-        from operant.ppo.engines.fused_scope import why_fused_is_slow_on_card, why_not_fused_on_card
+        from operant.ppo.engines.fused_scope import why_fused_is_slow_on_gpu, why_not_fused_on_gpu
 
-        reason = why_not_fused_on_card(job)
+        reason = why_not_fused_on_gpu(job)
         if reason is None and wanted == "auto":
-            reason = why_fused_is_slow_on_card(job)
+            reason = why_fused_is_slow_on_gpu(job)
         if reason is None and (job.device.type == "cuda" or wanted == "fused"):
             try:
                 return Choice(_fitting(gpu_builders.fused_engine, job), fastest)
@@ -118,9 +118,9 @@ def _why_not_fused(job: Job) -> str | None:
 def _why_not_graph(job: Job) -> str | None:
     """Why the graph engine cannot do a job, as the end of a sentence; None if it may."""
     if job.device.type != "cuda":
-        return f"it needs a card, and the policy is on {job.device}"
+        return f"it needs a GPU, and the policy is on {job.device}"
     if job.env.backend != "cuda":
-        return f"it needs environments on the card, and these run on backend {job.env.backend!r}"
+        return f"it needs environments on the GPU, and these run on backend {job.env.backend!r}"
     return None
 
 

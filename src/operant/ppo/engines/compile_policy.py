@@ -42,7 +42,7 @@ def compile_functions(program: TorchProgram, level: str, warm_up: Callable[[], N
     plain = program.functions
     program.functions = PolicyFunctions(*(_compiled(function, level) for function in plain))
     began = time.perf_counter()
-    log.debug("compiling the policy for the card")
+    log.debug("compiling the policy for the GPU")
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", module=r"torch\._inductor")  # advice to PyTorch

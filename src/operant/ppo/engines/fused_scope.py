@@ -26,26 +26,26 @@ from operant.vector.batch import compiled_batch
 
 MOST_LAYERS = 3
 MOST_NEURONS = 256
-MOST_NEURONS_ON_CARD = 128
+MOST_NEURONS_ON_GPU = 128
 MOST_NEURONS_IN_BF16 = 64
-"""On any card and of any network; see `why_not_bf16`."""
+"""On any GPU and of any network; see `why_not_bf16`."""
 MOST_INPUTS, MOST_OUTPUTS = 64, 32
-"""Of a network on the card."""
+"""Of a network on the GPU."""
 WIDE_INPUTS, WIDE_OUTPUTS = 31, 8
 """Of one with more than 64 neurons a layer, in bf16."""
 _CALLED = frozenset(("forward", "head", "value", "_head", "_inputs"))
 """Functions of a policy's layers that kernels stand for."""
 
 
-def why_not_fused_on_card(job: Job) -> str | None:
-    """The same for the one on the card, whose networks are smaller and whose products may be less
+def why_not_fused_on_gpu(job: Job) -> str | None:
+    """The same for the one on the GPU, whose networks are smaller and whose products may be less
     precise."""
     batch = compiled_batch(job.env)
     if batch is None or not isinstance(batch.rules, TracedRules):
         return "it steps environments whose state is a tuple of numbers, not arrays"
     if job.config.run.precision == "fp16":
         return "it computes in bf16, tf32 or fp32, not fp16"
-    reason = why_not_fused(job, MOST_NEURONS_ON_CARD)
+    reason = why_not_fused(job, MOST_NEURONS_ON_GPU)
     if reason is not None:
         return reason
     policy = job.policy
@@ -62,12 +62,12 @@ def why_not_fused_on_card(job: Job) -> str | None:
 
 
 def why_not_bf16(policy: ActorCritic) -> str | None:
-    """Why the fused engine on the card cannot train a policy in bf16, as the end of a sentence."""
+    """Why the fused engine on the GPU cannot train a policy in bf16, as the end of a sentence."""
     widest, inputs = widest_layer(policy), policy.actor[0].in_features
     if widest > MOST_NEURONS_IN_BF16 and not _fits_wide(policy):
         return (
             f"in bf16 its layers have {MOST_NEURONS_IN_BF16} neurons at most, not {widest} (on a "
-            f"Hopper card {MOST_NEURONS_ON_CARD}, with two layers of tanh or relu at most, "
+            f"Hopper GPU {MOST_NEURONS_ON_GPU}, with two layers of tanh or relu at most, "
             f"{WIDE_INPUTS} inputs and {WIDE_OUTPUTS} outputs)"
         )
     if inputs >= MOST_INPUTS:  # type: ignore[operator]  # there is a constant one besides
@@ -88,7 +88,7 @@ def _fits_wide(policy: ActorCritic) -> bool:
     )
 
 
-def why_fused_is_slow_on_card(job: Job) -> str | None:
+def why_fused_is_slow_on_gpu(job: Job) -> str | None:
     """Why another engine may be faster than the fused one, of a job that it can do."""
     policy = job.policy
     assert isinstance(policy, ActorCritic)

@@ -143,7 +143,7 @@ class TorchPolicy:
         if self.job.config.run.nan_guard:
             # A bad gradient moves nothing, so that the weights stay good; reported at the end.
             gradient = gradient.nan_to_num(0.0, 0.0, 0.0)
-        adam.step_on_card(gradient, self._rates[0], self._taken, self._active)
+        adam.step_on_gpu(gradient, self._rates[0], self._taken, self._active)
 
     # precision ------------------------------------------------------------------------------
     @property

@@ -1,12 +1,12 @@
-"""Everything about a card in one run: parity, environments, PPO, learning, what leaves it.
+"""Everything about a GPU in one run: parity, environments, PPO, learning, what leaves it.
 
-    python benchmarks/on_card.py results.json [parity envs ppo learning copies prospector]
-    python benchmarks/on_card.py results.json [fused_speed fused_learning fused_solve
+    python benchmarks/on_gpu.py results.json [parity envs ppo learning copies prospector]
+    python benchmarks/on_gpu.py results.json [fused_speed fused_learning fused_solve
         fused_endurance]
 
 The figures are one JSON file in the frame of every benchmark; the parts that are not named are left
 out. Takes some minutes, most of them to compile. The parts about the fused engine are in
-`on_card_fused.py`.
+`on_gpu_fused.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import on_card_fused
+import on_gpu_fused
 import torch
 
 import operant
@@ -50,20 +50,20 @@ def lander() -> type[operant.Env]:
 
 
 def parity(num_envs: int = 10_000, steps: int = 1_000) -> list[dict[str, Any]]:
-    """The card against both backends of the host, each step from the same state."""
+    """The GPU against both backends of the host, each step from the same state."""
     return [_parity(env, num_envs, steps) for env in (*ENVS, lander())]
 
 
 def _parity(env: Any, num_envs: int, steps: int) -> dict[str, Any]:
-    card, cpu = (operant.make(env, num_envs, backend=name, seed=1) for name in ("cuda", "cpu"))
+    gpu, cpu = (operant.make(env, num_envs, backend=name, seed=1) for name in ("cuda", "cpu"))
     again = operant.make(env, num_envs, backend="cuda", seed=1)
-    obs, same, _ = card.reset()[0], cpu.reset()[0], again.reset()
+    obs, same, _ = gpu.reset()[0], cpu.reset()[0], again.reset()
     resets = np.array_equal(obs.cpu().numpy(), same)
     worst, flags, repeated = 0.0, 0, True
     for step in range(steps):
-        actions = random_actions(card.rules.action, num_envs, step)
-        cpu.set_state(card.get_state())
-        ours, theirs, twice = (batch.step(actions) for batch in (card, cpu, again))
+        actions = random_actions(gpu.rules.action, num_envs, step)
+        cpu.set_state(gpu.get_state())
+        ours, theirs, twice = (batch.step(actions) for batch in (gpu, cpu, again))
         repeated &= all(torch.equal(a, b) for a, b in zip(ours[:4], twice[:4], strict=True))
         for a, b in zip(ours[:2], theirs[:2], strict=True):
             found = a.cpu().numpy().astype(np.float64)
@@ -133,7 +133,7 @@ def learning() -> list[dict[str, Any]]:
                 engine=engine,
                 precision=precision,
             )
-            trained.learn(100_000_000, on_card_fused.Solved(), progress=False)
+            trained.learn(100_000_000, on_gpu_fused.Solved(), progress=False)
             row = {"what": "learning", "engine": engine, "precision": precision, "seed": seed}
             row |= {"steps": trained.steps, "seconds": round(trained.seconds, 2)}
             found.append({**row, "mean_return": trained.mean_return})
@@ -167,13 +167,11 @@ def copies() -> list[dict[str, Any]]:
 
 def prospector(num_envs: int = 4096) -> list[dict[str, Any]]:
     """The game with a state of arrays: a season against the host, alone, and trained on."""
-    card, cpu = (
-        operant.make("Prospector-v0", num_envs, backend=b, seed=1) for b in ("cuda", "cpu")
-    )
-    equal = np.array_equal(card.reset()[0].cpu().numpy(), cpu.reset()[0])
+    gpu, cpu = (operant.make("Prospector-v0", num_envs, backend=b, seed=1) for b in ("cuda", "cpu"))
+    equal = np.array_equal(gpu.reset()[0].cpu().numpy(), cpu.reset()[0])
     for step in range(300):
-        actions = random_actions(card.rules.action, num_envs, step)
-        pairs = zip(card.step(actions)[:4], cpu.step(actions)[:4], strict=True)
+        actions = random_actions(gpu.rules.action, num_envs, step)
+        pairs = zip(gpu.step(actions)[:4], cpu.step(actions)[:4], strict=True)
         equal &= all(np.array_equal(a.cpu().numpy(), b) for a, b in pairs)
     row = {"what": "parity", "env": "Prospector-v0", "num_envs": num_envs, "steps": 300}
     found: list[dict[str, Any]] = [{**row, "equal_to_the_bit": bool(equal)}]
@@ -213,7 +211,7 @@ PARTS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "learning": learning,
     "copies": copies,
     "prospector": prospector,
-    **on_card_fused.PARTS,
+    **on_gpu_fused.PARTS,
 }
 
 

@@ -1,7 +1,7 @@
-"""The parts of `on_card.py` about the `fused` engine: speed, learning, a fast solve, endurance.
+"""The parts of `on_gpu.py` about the `fused` engine: speed, learning, a fast solve, endurance.
 
-Not a program: ``python benchmarks/on_card.py results.json fused_speed fused_learning fused_solve
-fused_endurance``. Each part returns flat records. Without a card, `DEVICE` can be ``"cpu"``, which
+Not a program: ``python benchmarks/on_gpu.py results.json fused_speed fused_learning fused_solve
+fused_endurance``. Each part returns flat records. Without a GPU, `DEVICE` can be ``"cpu"``, which
 measures the CPU's fused engine: enough to try the parts.
 """
 
@@ -46,7 +46,7 @@ Records = list[dict[str, Any]]
 SIZES, SIZE = (2048, 8192, 16_384, 65_536), 16_384
 ROUNDS, ROUND_SECONDS = 7, 0.25
 LIMIT_TFLOPS = 790.0
-"""Of dense bf16 products on an H200; ``limit_gflops`` of a record is measured on this card."""
+"""Of dense bf16 products on an H200; ``limit_gflops`` of a record is measured on this GPU."""
 TILE = 16
 """Least columns of a product on tensor cores: sizes of layers are rounded up to it."""
 
@@ -207,7 +207,7 @@ FAST: dict[str, Any] = {
     "gamma": 0.98,
     "gae_lambda": 0.95,
 }
-"""Few iterations, for a card that waits for its host after each: the CPU's fused engine needed 14,
+"""Few iterations, for a GPU that waits for its host after each: the CPU's fused engine needed 14,
 14, 15, 14 and 14 with seeds 1 to 5, and 43, 56 and 49 with the settings of the part `learning` and
 seeds 1 to 3. A whole episode takes 8."""
 WARM_RUNS = 3
