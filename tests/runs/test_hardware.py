@@ -147,7 +147,7 @@ def test_the_gpu(watch: Callable[..., Hardware], driver: Driver) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shown", "card", "physical"),
+    ("shown", "gpu", "physical"),
     [
         ("", 1, 1),
         ("5", 0, 5),

@@ -7,13 +7,13 @@ import torch
 
 import operant
 from operant.models.distributions import distribution_for
-from operant.ppo import evaluate as module
 from operant.ppo import export
 from operant.ppo.config import Config
-from operant.ppo.policy import configured_policy
+from operant.training import evaluate as module
 from operant.training.agent import Agent
 from operant.training.config import EnvConfig
 from operant.training.evaluate import evaluate, evaluation_env
+from operant.training.network import new_network
 
 from ..environments import Endless
 
@@ -24,7 +24,7 @@ class Limited(Endless):
 
 def agent() -> Agent:
     spaces = Endless.observation_space, Endless.action_space
-    policy = configured_policy(Config(), *spaces)
+    policy = new_network(Config().policy, *spaces)
     return Agent(policy, distribution_for(spaces[1], False), *spaces, torch.device("cpu"))
 
 

@@ -147,7 +147,8 @@ def test_copies_and_checkpoints_go_on_as_it_does(tmp_path: Path) -> None:
         assert one.optimizer_steps == trainer.optimizer_steps == 2
         for name, tensor in trainer.optimizer_tensors().items():
             assert one.optimizer_tensors()[name].equal(tensor)
-    with pytest.raises(ValueError, match=r"run\.eval_every must be 0: Reinforce has no evaluation"):
+    assert len(trainer.evaluated().greedy.returns) == trainer.config.run.eval_episodes
+    with pytest.raises(ValueError, match=r"run\.eval_every must be at least 1, got 0"):
         trainer.evaluator()
 
 

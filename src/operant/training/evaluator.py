@@ -28,42 +28,44 @@ class Evaluator(Callback):
 
     metrics = EVAL_METRICS
 
-    def __init__(self, ppo: Trainer) -> None:
-        if not ppo.config.run.eval_episodes:
+    def __init__(self, trainer: Trainer) -> None:
+        if not trainer.config.run.eval_every:
+            raise ValueError("run.eval_every must be at least 1, got 0: there are no evaluations")
+        if not trainer.config.run.eval_episodes:
             raise ValueError("run.eval_every needs run.eval_episodes of at least 1, got 0")
-        check_limit(ppo.env, ppo.config.env)
-        self._every = ppo.config.run.eval_every
-        self._look_ahead(ppo)
+        check_limit(trainer.env, trainer.config.env)
+        self._every = trainer.config.run.eval_every
+        self._look_ahead(trainer)
 
-    def _look_ahead(self, ppo: Trainer) -> None:
+    def _look_ahead(self, trainer: Trainer) -> None:
         """Where the next iteration is not looked at, the one after it need not wait."""
-        self.watches_only = not self._due(ppo, ppo.steps + len(ppo.buffer))
+        self.watches_only = not self._due(trainer, trainer.steps + len(trainer.buffer))
 
-    def _due(self, ppo: Trainer, steps: int) -> bool:
-        before = steps - len(ppo.buffer)
-        last = steps >= ppo.config.run.total_steps
+    def _due(self, trainer: Trainer, steps: int) -> bool:
+        before = steps - len(trainer.buffer)
+        last = steps >= trainer.config.run.total_steps
         return last or steps // self._every > before // self._every
 
-    def on_update(self, ppo: Trainer, metrics: dict[str, float]) -> None:
+    def on_update(self, trainer: Trainer, metrics: dict[str, float]) -> None:
         """Add `EVAL_METRICS`, if it is time."""
-        if self._due(ppo, ppo.steps):
-            found = evaluated(ppo)
+        if self._due(trainer, trainer.steps):
+            found = evaluated(trainer)
             greedy, sampled = found.greedy, found.sampled
             figures = (greedy.mean_return, greedy.std_return, greedy.mean_length)
             metrics.update(zip(EVAL_METRICS, (*figures, sampled.mean_return), strict=True))
-        self._look_ahead(ppo)
+        self._look_ahead(trainer)
 
 
-def evaluated(ppo: Trainer) -> Evaluated:
+def evaluated(trainer: Trainer) -> Evaluated:
     """``run.eval_episodes`` episodes with the policy as it is; always the same ones."""
-    config, training = ppo.config, ppo.policy.training
+    config, training = trainer.config, trainer.policy.training
     try:
         return evaluate_both(
-            ppo.agent,
-            ppo.env,
+            trainer.agent,
+            trainer.env,
             config.env,
             episodes=config.run.eval_episodes,
             seed=config.run.seed + 1,  # other episodes than those trained on
         )
     finally:
-        ppo.policy.train(training)
+        trainer.policy.train(training)

@@ -3,8 +3,8 @@
 A thread lives in compiled code, without the GIL, as long as steps keep coming: it watches a word of
 memory for the next one for some 50 us, then goes to sleep in Python until it is woken. Waking it
 took 60 us on a virtual machine, a third of its share of a step with 65 536 CartPoles; meanwhile the
-others do its work. A pool of Python threads (`operant.ppo.threads`) wakes each of its own for each
-call, which is right for a minibatch and would be most of a step.
+others do its work. A pool of Python threads (`operant.training.threads`) wakes each of its own for
+each call, which is right for a minibatch and would be most of a step.
 """
 
 from __future__ import annotations
