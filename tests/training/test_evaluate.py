@@ -7,9 +7,9 @@ import torch
 
 import operant
 from operant.models.distributions import distribution_for
-from operant.ppo import export
 from operant.ppo.config import Config
 from operant.training import evaluate as module
+from operant.training import export
 from operant.training.agent import Agent
 from operant.training.config import EnvConfig
 from operant.training.evaluate import evaluate, evaluation_env
