@@ -175,7 +175,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(library: Path, *arguments: str) -> str:
-    environ = {**os.environ, "PYTHONPATH": str(library), "OPERANT_HOME": str(library / "home")}
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("COVERAGE_PROCESS_")}
+    environ |= {"PYTHONPATH": str(library), "OPERANT_HOME": str(library / "home")}
     done = subprocess.run(
         [sys.executable, *arguments], capture_output=True, text=True, env=environ, cwd=library
     )
