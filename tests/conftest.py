@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -58,9 +59,11 @@ def unseen(function: Callable[..., Any]) -> Callable[..., Any]:
 @pytest.fixture
 def unseen_test() -> Iterator[None]:
     """For tests that take long in plain Python and run nothing that no other test runs."""
-    tracer = sys.gettrace()
+    tracer, of_threads = sys.gettrace(), threading.gettrace()
     sys.settrace(None)
+    threading.settrace(None)  # type: ignore[arg-type]
     yield
+    threading.settrace(of_threads)  # type: ignore[arg-type]
     sys.settrace(tracer)
 
 
