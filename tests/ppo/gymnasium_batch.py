@@ -12,8 +12,8 @@ import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
+from operant.spaces.layout import ObsLayout
 from operant.vector.batch import Description, Ends, StepMemory
-from operant.vector.observations import ObsLayout
 
 
 class Lamps(gymnasium.Env[Any, Any]):

@@ -12,11 +12,11 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from operant.models import PPO
+from operant.spaces.layout import ObsLayout
 from operant.training.evaluate import evaluate
 from operant.training.evaluator import Evaluator
 from operant.training.guard import NonFiniteError
 from operant.vector.batch import StepMemory, compiled_batch, is_batch
-from operant.vector.observations import ObsLayout
 
 from .gymnasium_batch import GymnasiumBatch, Lamps
 

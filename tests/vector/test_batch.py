@@ -11,8 +11,8 @@ from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorWrapper
 
 import operant
+from operant.spaces.layout import ObsLayout
 from operant.vector.batch import StepMemory, compiled_batch, is_batch
-from operant.vector.observations import ObsLayout
 
 BACKENDS = ["reference", "cpu"]
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from operant.buffers.advantages import gae
+from operant.spaces.layout import ObsLayout
 from operant.vector.batch import StepMemory
-from operant.vector.observations import ObsLayout
 
 
 class RolloutBuffer:

@@ -10,6 +10,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from operant.lang.env import Env
+from operant.spaces.layout import ObsLayout
 from operant.training.agent import Agent
 from operant.training.config import EnvConfig
 from operant.training.noise import fill_uniforms
@@ -17,7 +18,6 @@ from operant.training.threads import one_thread_an_operation
 from operant.vector.batch import Batch, Ends, StepMemory, is_batch
 from operant.vector.choose_backend import host_backend
 from operant.vector.env import VecEnv
-from operant.vector.observations import ObsLayout
 from operant.vector.registry import get_env
 
 _MOST_ENVS = 1024

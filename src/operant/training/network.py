@@ -10,9 +10,9 @@ from torch import nn
 
 from operant.models.actor_critic import ActorCritic, policy_for
 from operant.models.distributions import Distribution
+from operant.spaces.layout import ObsLayout
 from operant.training.config import PolicyConfig
 from operant.vector.batch import Batch
-from operant.vector.observations import ObsLayout
 
 
 def new_network(

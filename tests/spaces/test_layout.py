@@ -12,7 +12,7 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operant.vector.observations import ObsLayout
+from operant.spaces.layout import ObsLayout
 
 DTYPES = (np.uint8, np.int8, np.int16, np.int32, np.int64, np.float32, np.float64)
 SIZES = st.integers(1, 5)
