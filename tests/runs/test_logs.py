@@ -114,16 +114,64 @@ def test_a_torn_header_is_written_anew(path: Path, torn: str) -> None:
     assert path.read_text() == "iteration,steps,reward\n0,0,0.5\n"
 
 
-@pytest.mark.parametrize("content", ["a,b\n1,2\n", "iteration,steps,reward,more\n", "x", "\n"])
+def test_another_header_of_a_new_log_is_refused(path: Path) -> None:
+    path.write_text("iteration,steps,reward,more\n")
+    with pytest.raises(ValueError, match=r"has another header.*move it away"):
+        CsvLog(path, FIELDS)
+
+
+@pytest.mark.parametrize("content", ["a,b\n1,2\n", "x", "\n", "steps,steps\n", "steps,\udcff\n"])
 def test_another_header_is_refused(path: Path, content: str) -> None:
-    path.write_text(content)
+    path.write_text(content, errors="surrogateescape")
     for open_log in (
         lambda: CsvLog(path, FIELDS),
         lambda: CsvLog.resume(path, FIELDS, "steps", 1),
     ):
         with pytest.raises(ValueError, match=r"has another header.*move it away"):
             open_log()
-    assert path.read_text() == content
+    assert path.read_text(errors="surrogateescape") == content
+
+
+OLDER = "iteration,gone,steps\n0,5,0\n1,,10\n2,7,20\n3,8,30\n"
+UNION = "iteration,gone,steps,reward\n0,5,0,\n1,,10,\n2,7,20,\n"
+
+
+@pytest.mark.parametrize("torn", ["", "4,9,", "4"])
+def test_a_log_with_older_columns_is_resumed_with_both(path: Path, torn: str) -> None:
+    path.write_text(OLDER + torn)
+    for _ in range(2):  # the second time they are all there
+        log = CsvLog.resume(path, FIELDS, "iteration", 2)
+        assert path.read_text() == UNION
+        log.write({"iteration": 3, "steps": 30, "reward": 0.5})
+        log.close()
+        assert path.read_text() == UNION + "3,,30,0.5\n"
+    assert list(read_csv(path)) == ["iteration", "gone", "steps", "reward"]
+    assert os.listdir(path.parent) == [path.name]
+
+
+@pytest.mark.parametrize("row", ["5,1", "5,1,2,3", "5,x,2"])
+def test_a_damaged_row_leaves_an_older_log_as_it_is(path: Path, row: str) -> None:
+    path.write_text(OLDER + row + "\n")
+    with pytest.raises(ValueError, match=r"line 6 has .*move it away"):
+        CsvLog.resume(path, FIELDS, "iteration", 9)
+    assert path.read_text() == OLDER + row + "\n"
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_kill_while_columns_are_added_leaves_the_older_log(path: Path, call: str) -> None:
+    path.write_text(OLDER)
+    program = f"""
+import os, signal, sys
+from pathlib import Path
+from operant.runs.logs import CsvLog
+os.{call} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+CsvLog.resume(Path(sys.argv[1]), {FIELDS!r}, "iteration", 2)
+"""
+    done = subprocess.run([sys.executable, "-c", program, str(path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert path.read_text() == OLDER
+    CsvLog.resume(path, FIELDS, "iteration", 2).close()
+    assert path.read_text() == UNION
 
 
 @pytest.mark.parametrize("fields", [[], ["a", "a"], ["a,b"], ['"'], ["a\n"], [""], ["\x1b"]])

@@ -33,6 +33,7 @@ __all__ = ["CsvLog", "JsonlLog", "Log", "TensorBoardLog", "WandbLog", "cut_log",
 MOST_BYTES = 2**26
 """Of a file of rows."""
 _MAX_LINE_BYTES = 2**20
+_MAX_HEADER_BYTES = 2**16  # that older columns are taken from
 _MAX_FILE_BYTES = 2**32  # that is read; from before files were thinned
 
 
@@ -64,23 +65,29 @@ class CsvLog:
     def resume(cls, path: Path, fields: Sequence[str], key: str, up_to: float) -> CsvLog:
         """Open `path` without the rows whose `key` exceeds `up_to`; they will be written again.
 
+        A file with other columns, as another version wrote it, keeps them; those that it lacks come
+        after them and are empty in its rows. It is rewritten as a whole, or not at all.
+
         Raises:
-            ValueError: as the class, or a line that is not a row.
+            ValueError: a line that is not a row, or a header without `key`.
         """
-        header = _header(tuple(fields))
         if key not in fields:
             raise ValueError(f"{key!r} is not one of the fields {', '.join(fields)}")
-        place = list(fields).index(key)
+        old = _columns(path, fields, key)
+        if not old:
+            return cls(path, fields)
+        both = (*old, *(name for name in fields if name not in old))
+        place, added = old.index(key), b"," * (len(both) - len(old))
 
-        def keep(number: int, line: bytes) -> bool:
+        def edit(number: int, line: bytes) -> bytes:
             if number == 1:
-                return True  # whether it is ours is checked on opening
-            return _parse_row(line, number, len(fields))[place] <= up_to
+                return _header(both)
+            known = _parse_row(line, number, len(old))[place] <= up_to
+            return line[:-1] + added + b"\n" if known else b""
 
-        if _has_header(path, header):
-            _bound(path, header)
-            _rewrite(path, keep)
-        return cls(path, fields)
+        _bound(path, _header(old))
+        _rewrite(path, edit)
+        return cls(path, both)
 
     def write(self, row: Mapping[str, float]) -> None:
         """Add a row.
@@ -114,15 +121,15 @@ class JsonlLog:
             ValueError: a line that is not a row with that key.
         """
 
-        def keep(number: int, line: bytes) -> bool:
+        def edit(number: int, line: bytes) -> bytes:
             try:
-                return bool(json.loads(line)[key] <= up_to)
+                return line if json.loads(line)[key] <= up_to else b""
             except (ValueError, TypeError, LookupError, RecursionError):
                 raise ValueError(f"line {number} is not a row with a number for {key!r}") from None
 
         if path.exists():
             _bound(path, b"")
-            _rewrite(path, keep)
+            _rewrite(path, edit)
         return cls(path)
 
     def write(self, row: Mapping[str, float]) -> None:
@@ -270,15 +277,15 @@ def _thin(path: Path, header: bytes) -> None:
     width = power_of_two((last - first) / (parts - 1)) if parts > 1 else math.inf
     at, part = 0, math.nan
 
-    def keep(_: int, line: bytes) -> bool:
+    def edit(_: int, line: bytes) -> bytes:
         nonlocal at, part
         at += len(line)
         if at <= len(header) or at > end:
-            return True
+            return line
         before, part = part, (_place(line) - first) // width
-        return part != before and part == part
+        return line if part != before and part == part else b""
 
-    _rewrite(path, keep)
+    _rewrite(path, edit)
 
 
 def power_of_two(width: float) -> float:
@@ -331,15 +338,35 @@ def _has_header(path: Path, header: bytes) -> bool:
     )
 
 
-def _rewrite(path: Path, keep: Callable[[int, bytes], bool]) -> None:
-    """Atomically drop the lines that `keep(number, line)` refuses, and a torn last one."""
+def _columns(path: Path, fields: Sequence[str], key: str) -> tuple[str, ...]:
+    """The columns that a log has; none if it is not there or was torn within its header.
+
+    Raises:
+        ValueError: it begins with something else than a header with `key`.
+    """
+    try:
+        return tuple(fields) if _has_header(path, _header(fields)) else ()
+    except ValueError:
+        with open_plain(path) as file:
+            line = file.readline(_MAX_HEADER_BYTES)
+        with suppress(ValueError):
+            names = tuple(line.decode().rstrip("\n").split(","))
+            if line == _header(names) and key in names:
+                return names
+        raise
+
+
+def _rewrite(path: Path, edit: Callable[[int, bytes], bytes]) -> None:
+    """Atomically put what `edit(number, line)` returns in each line's place; drop a torn last one.
+
+    An empty one drops the line.
+    """
     try:
         with replacing(path) as staged, open_plain(path) as source, open(staged, "xb") as target:
             for number, line in enumerate(iter(lambda: source.readline(_MAX_LINE_BYTES), b""), 1):
                 if not _whole(line, number):
                     break
-                if keep(number, line):
-                    target.write(line)
+                target.write(edit(number, line))
             target.flush()
             os.fsync(target.fileno())
     except ValueError as error:
