@@ -97,7 +97,7 @@ class Arrays:
             if not isinstance(value, ArrayField) or name.startswith("_") or name == "fields":
                 fail(
                     f"{cls.__qualname__}.{name} must be an array such as float32[4], int32[2, 3], "
-                    f"uint8[8] or boolean[1], got {value!r}"
+                    f"uint8[8] or boolean[1], got {value!r}{_as_array(name, value)}"
                 )
             fields[name] = value
         declared = [name for name in vars(cls).get("__annotations__", {}) if name not in fields]
@@ -221,3 +221,14 @@ def as_cells(array: np.ndarray) -> Cells:
     table = array.astype(kinds[array.dtype.kind]).view(Cells)
     table.flags.writeable = False
     return table
+
+
+def _as_array(name: str, value: object) -> str:
+    """How to declare what was written as a list of numbers; empty for anything else."""
+    if not isinstance(value, (list, tuple)) or not value:
+        return ""
+    kinds = {type(one) for one in value}
+    for kind, dtype in ((bool, "boolean"), (int, "int32"), (float, "float32")):
+        if kinds == {kind}:
+            return f"; write {name} = {dtype}[{len(value)}], and its first values in reset()"
+    return ""

@@ -23,7 +23,7 @@ ON_THE_LINE = {
 }
 OF_THE_CLASS = {
     "n = 0": f"{AN_ARRAY}, got 0",
-    "n = [0, 0]": f"{AN_ARRAY}, got [0, 0]",
+    "n = [0, 0]": f"{AN_ARRAY}, got [0, 0]; write n = int32[2], and its first values in reset()",
     "n = np.zeros(2)": f"{AN_ARRAY}, got array([0., 0.])",
     "n = int32": f"{AN_ARRAY}, got int32",
     "n: int32[4]": "an array is not annotated: write n = int32[4], not n: int32[4]",

@@ -211,10 +211,14 @@ NAMES = {
     "y = action.x  #!": "action is an int and has no 'x'",
 }
 ARRAYS = {
-    "y = state.x[3]  #!": "index 3 of state.x is outside 0..2",
+    "y = state.x[3]  #!": "index 3 of state.x is outside 0..2; write a number in that range",
     "y = state.x[-1]  #!": "index -1 of state.x is outside 0..2; the last is 2",
-    "y = state.board[1, 4]  #!": "index 4 of axis 1 of state.board is outside 0..3",
-    "state.board[N, 0] = 1  #!": "index 4 of axis 0 of state.board is outside 0..3",
+    "y = state.board[1, 4]  #!": (
+        "index 4 of axis 1 of state.board is outside 0..3; write a number in that range"
+    ),
+    "state.board[N, 0] = 1  #!": (
+        "index 4 of axis 0 of state.board is outside 0..3; write a number in that range"
+    ),
     "y = state.x[0.0]  #!": "an index must be an int, got a float; write 0",
     "y = state.x[action > 0]  #!": "an index must be an int, got a bool; write to_int(action > 0)",
     "y = state.x[0, 1]  #!": "state.x is an array of 3, got 2 indices; write state.x[k]",
@@ -233,7 +237,7 @@ ARRAYS = {
     "y = state.x + 1.0  #!": (
         "`state.x` must be a number, got an array of 3; write one element, state.x[k], or a loop"
     ),
-    "y = GRID[2, 0]  #!": "index 2 of axis 0 of GRID is outside 0..1",
+    "y = GRID[2, 0]  #!": "index 2 of axis 0 of GRID is outside 0..1; write a number in that range",
     "TABLE[0] = 1.0  #!": "TABLE is a constant; what changes is in State: name = int32[8]",
     "row = GRID[0]\nrow[1] = 2  #!": (
         "a part of GRID is a constant; what changes is in State: name = int32[8]"

@@ -273,8 +273,11 @@ class Expressions(Lookups):
         label = axis_label(array.label, dimension, len(array.shape))
         value = self.number(node, INT, "an index")
         if value.known and not 0 <= value.value < size:
-            last = f"; the last is {size - 1}" if value.value < 0 else ""
-            self.fail(node, f"index {value.value} of {label} is outside 0..{size - 1}{last}")
+            advice = (
+                f"the last is {size - 1}" if value.value < 0 else "write a number in that range"
+            )
+            text = f"index {value.value} of {label} is outside 0..{size - 1}; {advice}"
+            self.fail(node, text)
         low, high = self.bounds.get(getattr(node, "id", ""), (-1, -1))
         if value.known or (low >= 0 and high <= size):
             return value
