@@ -14,7 +14,7 @@ import pytest
 from operant.bench import side_child, sides
 from operant.bench.sides import RequestError, Side, SideError
 from operant.bench.trees import Tree
-from operant.bench.turns import Measured, Row, measure, usual_rows
+from operant.bench.turns import Measured, Row, measure, resized, usual_rows
 
 ENV, PPO = Row("env-x", "env", "X", 10), Row("ppo-x", "ppo", "X", 10, 4, "fused")
 IMPORT, START = Row("import", "import", clock="cpu"), Row("start", "start", "X", clock="cpu")
@@ -203,3 +203,13 @@ def test_a_process_that_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         side._process.kill()
         with pytest.raises(SideError, match="ended with exit code -9: silent"):
             side.ask("run", count=1)
+
+
+def test_rows_of_another_size() -> None:
+    rows = usual_rows("cpu", 1, "auto")
+    other = {row.name: row.num_envs for row in resized(rows, 7)}
+    assert {name for name, count in other.items() if count == 7} == {
+        row.name for row in rows if row.name.startswith(("env-", "ppo-"))
+    }
+    assert other["start"] == 64
+    assert resized(rows, 0) == rows

@@ -14,7 +14,7 @@ import statistics
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 from operant.bench.paired import Paired
@@ -80,6 +80,12 @@ def usual_rows(device: str, threads: int, clock: str) -> list[Row]:
         Row("import", "import", clock=clock),
         Row("start", "start", "CartPole-v1", 64, 32, "fused", **here),
     ]
+
+
+def resized(rows: Sequence[Row], num_envs: int) -> list[Row]:
+    """The same rows with so many environments where they step or train; 0 leaves each its own."""
+    sized = ("env", "ppo")
+    return [replace(r, num_envs=num_envs) if num_envs and r.kind in sized else r for r in rows]
 
 
 Seconds = dict[str, tuple[list[float], list[float]]]

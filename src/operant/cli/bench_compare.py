@@ -26,6 +26,9 @@ def compare(
     seconds: Annotated[
         float, Option(min=0.001, help="Seconds that a side works for a row in a round.")
     ] = 0.3,
+    num_envs: Annotated[
+        int, Option(min=0, help="Environments of a row that steps or trains. Default: its own.")
+    ] = 0,
     device: Annotated[str, Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     threads: Annotated[int, Option(min=1, help="Of a step and of a training on a CPU.")] = 1,
     clock: Annotated[
@@ -37,15 +40,14 @@ def compare(
     """Speed of this source tree over that of another one, both taking turns in short slices."""
     from operant.bench.sides import Side
     from operant.bench.trees import other_tree, this_tree
-    from operant.bench.turns import measure, usual_rows
+    from operant.bench.turns import measure, resized, usual_rows
     from operant.cli.bench import write_results
     from operant.cli.meter import follow
     from operant.ppo.engines.choose import choose_device
 
     with mistakes():
         rows = usual_rows(str(choose_device(device)), threads, clock)
-        if only:
-            rows = _chosen(rows, only)
+        rows = resized(_chosen(rows, only) if only else rows, num_envs)
         new, old = this_tree(), other_tree(against)
         total = (rounds + 1) * (len([row for row in rows if row.kind != "start"]) + 2)
         measuring = measure(rows, partial(Side, old), partial(Side, new), rounds, seconds)
