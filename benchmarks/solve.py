@@ -72,8 +72,8 @@ def page(data: dict[str, Any]) -> str:
         f"Python {machine['python']}, PyTorch {machine['versions']['torch']}; {data['date'][:10]}.",
         "Written by `benchmarks/solve.py`.",
         "",
-        "| environment | wanted | seed | steps | fused: seconds | eager: seconds "
-        "| fused: return over 100 episodes | eager: return over 100 episodes |",
+        "| environment | wanted | seed | steps | fused: s | eager: s "
+        "| fused: return | eager: return |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     found = {(row["env"], row["seed"], row["engine"]): row for row in data["results"]}

@@ -81,7 +81,7 @@ def test_settings_in_the_working_directory_do_not_get_the_key(
     (tmp_path / "here" / "wandb" / "settings").write_text(f"[default]\nbase_url = {address}\n")
     code, said = train(NEW, tmp_path / "here", variables | {"WANDB_API_KEY": KEY})
     assert code == 2
-    assert said.startswith("operant: W&B would obey ")
+    assert "operant: W&B would obey " in said  # kernels may have been compiled before it
     assert requests == []
     assert not list((tmp_path / "home" / "runs").glob("*"))
 

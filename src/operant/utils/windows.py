@@ -73,8 +73,8 @@ class WindowMetrics:
     >>> ended = np.zeros(3, bool)
     >>> for _ in range(2):
     ...     closed = windows.update(np.ones(3), ended, ended)
-    >>> [(window.number, window.reward) for window in closed]
-    [(0, 4.0)]
+    >>> closed[0].number, closed[0].reward
+    (0, 4.0)
 
     Args:
         size: steps of a window, those of all environments counted.
