@@ -26,16 +26,18 @@ from operant.lang.env import definition_checks
 from operant.version import __version__
 
 if TYPE_CHECKING:
-    from operant import buffers, envs, lang, models, utils
+    from operant import buffers, envs, lang, models, spaces, utils
     from operant.lang.env import Env
     from operant.ppo.config import Config
     from operant.ppo.ppo import PPO
     from operant.training.callbacks import Callback
+    from operant.vector.async_pool import AsyncEnvPool
     from operant.vector.env import VecEnv
     from operant.vector.inspect import inspect
     from operant.vector.make import make
 
 _ATTRIBUTES = {
+    "AsyncEnvPool": "operant.vector.async_pool",
     "Callback": "operant.training.callbacks",
     "Config": "operant.ppo.config",
     "Env": "operant.lang.env",
@@ -44,10 +46,11 @@ _ATTRIBUTES = {
     "inspect": "operant.vector.inspect",
     "make": "operant.vector.make",
 }
-_MODULES = ("buffers", "envs", "lang", "models", "utils")
+_MODULES = ("buffers", "envs", "lang", "models", "spaces", "utils")
 
 __all__ = [
     "PPO",
+    "AsyncEnvPool",
     "Callback",
     "Config",
     "Env",
@@ -60,6 +63,7 @@ __all__ = [
     "make",
     "models",
     "register",
+    "spaces",
     "utils",
 ]
 

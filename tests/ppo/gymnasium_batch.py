@@ -12,7 +12,7 @@ import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
-from operant.spaces.layout import ObsLayout
+from operant.spaces.rows import ObsLayout
 from operant.vector.batch import Description, Ends, StepMemory
 
 

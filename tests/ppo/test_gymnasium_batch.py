@@ -12,7 +12,7 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from operant.models import PPO
-from operant.spaces.layout import ObsLayout
+from operant.spaces.rows import ObsLayout
 from operant.training.evaluate import evaluate
 from operant.training.evaluator import Evaluator
 from operant.training.guard import NonFiniteError

@@ -11,7 +11,7 @@ from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorWrapper
 
 import operant
-from operant.spaces.layout import ObsLayout
+from operant.spaces.rows import ObsLayout
 from operant.vector.batch import StepMemory, compiled_batch, is_batch
 
 BACKENDS = ["reference", "cpu"]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from operant.buffers.advantages import gae
-from operant.spaces.layout import ObsLayout
+from operant.spaces.rows import ObsLayout
 from operant.vector.batch import StepMemory
 
 

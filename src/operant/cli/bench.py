@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from typer import Option
 
-from operant.cli import bench_compare, bench_ppo
+from operant.cli import bench_compare, bench_ppo, bench_spaces
 from operant.cli.options import JsonFile
 from operant.cli.screen import UserError, errors, mistakes, output, short, verb
 
@@ -80,6 +80,7 @@ def env(
 
 
 app.command("ppo", epilog=bench_ppo.EXAMPLE)(verb(bench_ppo.ppo))
+app.command("spaces", epilog=bench_spaces.EXAMPLE)(verb(bench_spaces.spaces))
 app.command("compare", epilog=bench_compare.EXAMPLE)(verb(bench_compare.compare))
 
 

@@ -29,7 +29,7 @@ from torch.nn import functional
 
 from operant.buffers.normalizer import RunningNormalizer
 from operant.models.distributions import Distribution, distribution_for
-from operant.spaces.layout import ObsLayout
+from operant.spaces.rows import ObsLayout
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "silu": nn.SiLU}
 

@@ -14,7 +14,7 @@ from operant.buffers.normalizer import RunningNormalizer
 from operant.models.distributions import Distribution
 from operant.ppo.adam import Adam
 from operant.ppo.config import Config
-from operant.spaces.layout import ObsLayout
+from operant.spaces.rows import ObsLayout
 from operant.training.episodes import Episodes
 from operant.vector.batch import Batch
 

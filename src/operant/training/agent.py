@@ -12,7 +12,7 @@ from gymnasium import spaces
 from torch import nn
 
 from operant.models.distributions import Distribution, masked
-from operant.spaces.layout import ObsLayout
+from operant.spaces.rows import ObsLayout
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from operant.lang.env import Env
-from operant.spaces.layout import ObsLayout
+from operant.spaces.rows import ObsLayout
 from operant.training.agent import Agent
 from operant.training.config import EnvConfig
 from operant.training.noise import fill_uniforms

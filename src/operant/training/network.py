@@ -10,7 +10,7 @@ from torch import nn
 
 from operant.models.actor_critic import ActorCritic, policy_for
 from operant.models.distributions import Distribution
-from operant.spaces.layout import ObsLayout
+from operant.spaces.rows import ObsLayout
 from operant.training.config import PolicyConfig
 from operant.vector.batch import Batch
 

@@ -10,17 +10,29 @@ typed views of the same memory.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
+from operant.spaces.pack_kernel import Packer, gaps, pack_kernel
+
 _ALIGNMENT = 8
 """Bytes; the largest item of a leaf, an int64 or a float64."""
 _LEAVES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+_INSTEAD = {
+    spaces.Text: "write a text as a MultiDiscrete of character codes, one a place",
+    spaces.Sequence: "write a sequence as a Box for its greatest length, and a MultiBinary beside "
+    "it that says which items count",
+    spaces.Graph: "write a graph as Boxes for the most nodes and edges, and a MultiBinary beside "
+    "each that says which count",
+    spaces.OneOf: "write a choice as a Dict of all its spaces, and a Discrete that says which "
+    "counts",
+}
 
 
 @dataclass(frozen=True)
@@ -74,13 +86,18 @@ class ObsLayout:
         end = 0
         for keys, inner in _walk(space, ()):
             leaf = _leaf(keys, inner, end)
-            if leaf.nbytes == 0 or any(leaf.path == other.path for other in leaves):
-                problem = "is empty" if leaf.nbytes == 0 else "is there twice"
-                raise ValueError(f"the leaf {leaf.path!r} of the observation space {problem}")
+            if leaf.nbytes == 0:
+                raise ValueError(f"the leaf {leaf.path!r} of the space is empty; leave it out")
+            same = [other.keys for other in leaves if other.path == leaf.path]
+            if same:
+                raise ValueError(
+                    f"the path {leaf.path!r} is there twice in the space, as {same[0]} and as "
+                    f"{keys}; rename one of these keys"
+                )
             leaves.append(leaf)
             end += -(-leaf.nbytes // _ALIGNMENT) * _ALIGNMENT
         if not leaves:
-            raise ValueError(f"the observation space {space} has nothing to see")
+            raise ValueError(f"the space {space} has no leaf: there is nothing to see or to do")
         return cls(space, tuple(leaves), (end,), np.dtype(np.uint8))
 
     @property
@@ -111,13 +128,16 @@ class ObsLayout:
         """Every leaf by its path, ``[..., *leaf.shape]``: views of `rows`, see `split`."""
         if not self.is_tree:
             return {"": rows}
+        if isinstance(rows, np.ndarray):
+            records = rows.view(self._record)[..., 0]
+            return {leaf.path: records[leaf.path] for leaf in self.leaves}
         lead = tuple(rows.shape[:-1])
-        tensors = not isinstance(rows, np.ndarray)
         found = {}
         for leaf in self.leaves:
             part = rows[..., leaf.offset : leaf.offset + leaf.nbytes]
-            dtype = self._torch_dtypes[leaf.path] if tensors else leaf.dtype
-            found[leaf.path] = part.view(dtype).reshape((*lead, *leaf.shape))
+            found[leaf.path] = part.view(self._torch_dtypes[leaf.path]).reshape(
+                (*lead, *leaf.shape)
+            )
         return found
 
     def pack(self, obs: Any, out: np.ndarray) -> np.ndarray:
@@ -180,6 +200,41 @@ class ObsLayout:
             view[...] = getattr(leaf.space, "start", 0)  # of Discrete and MultiDiscrete
         return out
 
+    def __getstate__(self) -> dict[str, Any]:
+        # What was made of it stays here: a process that is sent a layout makes its own.
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    @cached_property
+    def packer(self) -> Packer:
+        """The compiled function that packs a batch of a tree; it is made when asked for."""
+        return pack_kernel([(one.offset, one.dtype, one.shape) for one in self.leaves], self.nbytes)
+
+    @cached_property
+    def gaps(self) -> list[tuple[int, int]]:
+        """Offset and bytes of what no leaf takes in a row of a tree."""
+        return gaps([(one.offset, one.nbytes) for one in self.leaves], self.nbytes)
+
+    @cached_property
+    def getter(self) -> Callable[[Any], tuple[Any, ...]] | None:
+        """Of a Dict of two leaves or more, nothing nested: what takes all of them from a dict."""
+        flat = isinstance(self.space, spaces.Dict) and all(len(a.keys) == 1 for a in self.leaves)
+        return (
+            itemgetter(*(a.keys[0] for a in self.leaves)) if flat and len(self.leaves) > 1 else None
+        )
+
+    @cached_property
+    def _record(self) -> np.dtype[Any]:
+        """A row as one item of NumPy's, whose fields are the leaves."""
+        return np.dtype(
+            {
+                "names": [leaf.path for leaf in self.leaves],
+                "formats": [(leaf.dtype, leaf.shape) for leaf in self.leaves],
+                "offsets": [leaf.offset for leaf in self.leaves],
+                "itemsize": self.nbytes,
+            },
+            align=True,
+        )
+
     @cached_property
     def _torch_dtypes(self) -> dict[str, Any]:
         import torch
@@ -203,10 +258,18 @@ def _walk(
 
 def _leaf(keys: tuple[Any, ...], space: spaces.Space[Any], offset: int = 0) -> Leaf:
     path = "/".join(str(key) for key in keys)
+    where = f" at {path!r}" if path else ""
     if not isinstance(space, _LEAVES) or space.shape is None or space.dtype is None:
-        where = f" at {path!r}" if path else ""
+        advice = next((text for kind, text in _INSTEAD.items() if isinstance(space, kind)), "")
         raise ValueError(
-            f"observations of {space}{where} have no fixed size in memory; known are Box, "
+            f"samples of {space}{where} have no fixed size in memory; known are Box, "
             "Discrete, MultiDiscrete and MultiBinary, and Dict and Tuple of them"
+            f"{advice and '; '}{advice}"
         )
-    return Leaf(path, keys, space, np.dtype(space.dtype), space.shape, offset)
+    dtype = np.dtype(space.dtype)
+    if not dtype.isnative or dtype.itemsize > _ALIGNMENT or dtype.kind not in "biuf":
+        raise ValueError(
+            f"samples of {space}{where} have the dtype {dtype!r}; known are bool, integers "
+            "and floats of 8 bytes at most in this machine's byte order: take float64, say"
+        )
+    return Leaf(path, keys, space, dtype, space.shape, offset)

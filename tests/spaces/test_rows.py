@@ -12,7 +12,7 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operant.spaces.layout import ObsLayout
+from operant.spaces.rows import ObsLayout
 
 DTYPES = (np.uint8, np.int8, np.int16, np.int32, np.int64, np.float32, np.float64)
 SIZES = st.integers(1, 5)
@@ -118,7 +118,7 @@ def test_observations_that_do_not_fit(obs: Any, message: str) -> None:
     [
         (spaces.Text(4), "no fixed size in memory; known are Box"),
         (spaces.Dict({"a": spaces.Dict({"b": spaces.Text(4)})}), "at 'a/b'"),
-        (spaces.Dict({"a": spaces.Box(0, 1, (0,))}), "'a' of the observation space is empty"),
+        (spaces.Dict({"a": spaces.Box(0, 1, (0,))}), "'a' of the space is empty"),
         (spaces.Dict({"1": spaces.Discrete(2), 1: spaces.Discrete(2)}), "there twice"),
         (spaces.Tuple([]), "nothing to see"),
     ],

@@ -1,0 +1,65 @@
+"""What goes wrong in environments that run as a batch, as errors of one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class ForeignEnvError(RuntimeError):
+    """An environment failed: it raised, or gave what its spaces do not allow.
+
+    The message is one sentence. The environment's own traceback, where it has one, is in
+    `traceback` and in the notes that Python prints below an error.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        env_index: int | None = None,
+        seed: int | None = None,
+        action: Any = None,
+        traceback: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.env_index = env_index
+        self.seed = seed
+        """What it was last reset with."""
+        self.action = action
+        """As text; None where it was not stepping."""
+        self.traceback = traceback
+        if traceback:
+            self.add_note("In the environment:\n" + traceback.rstrip())
+
+    def facts(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return {
+            "message": str(self),
+            "env_index": self.env_index,
+            "seed": self.seed,
+            "action": self.action,
+            "traceback": self.traceback,
+        }
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> ForeignEnvError:
+        """The error that `facts` describes."""
+        return cls(**facts)
+
+
+class WorkerDiedError(ForeignEnvError):
+    """A process that ran environments ended."""
+
+
+class StepTimeoutError(ForeignEnvError):
+    """Environments did not answer in time."""
+
+
+def some_envs(indices: range | list[int]) -> str:
+    """Which environments, in words."""
+    if len(indices) == 1:
+        return f"environment {indices[0]}"
+    first, last = indices[0], indices[-1]
+    if last - first + 1 == len(indices):
+        return f"environments {first} to {last}"
+    return "environments " + ", ".join(map(str, indices))

@@ -1,0 +1,152 @@
+"""What one environment tells about all of a batch."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.wrappers import TimeLimit
+
+from operant.backends.foreign.block import Layouts, MakeEnv, mask_entries
+from operant.backends.foreign.errors import ForeignEnvError
+from operant.backends.foreign.state import why_not_saved
+from operant.spaces.rows import ObsLayout
+
+_MOST_STEPS = 64
+_MOST_S = 0.05
+HAND_OVER_S = 80e-6
+"""Seconds that it takes to wake worker processes and to be woken by them, in each step."""
+_WORTH = 0.8
+"""Share of the serial time that processes must stay below to be chosen."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What was found out with an environment that was made for this alone, and closed."""
+
+    name: str
+    """Its id, or the name of its class."""
+    layouts: Layouts
+    max_episode_steps: int | None
+    reward_threshold: float | None
+    render_mode: str | None
+    metadata: dict[str, Any]
+    why_not_saved: str | None
+    spec: Any
+
+
+def probe(make_env: MakeEnv, measure: bool) -> tuple[Probe, float]:
+    """What `make_env` makes, and if wanted the seconds that a step of it takes, else 0.
+
+    Without `measure` no step is made: one might hang, or end this process.
+
+    Raises:
+        TypeError: that is no environment of Gymnasium's.
+        ForeignEnvError: it raises, or its spaces have no fixed size.
+    """
+    if not callable(make_env):
+        raise TypeError(
+            f"make_env must be a function that makes an environment, got {make_env!r}; to pass an "
+            "environment `env`, write lambda: MyEnv(...)"
+        )
+    env = make_env()
+    if not isinstance(env, gymnasium.Env):
+        raise TypeError(
+            f"make_env must return a gymnasium.Env, got {type(env).__name__}; environments of the "
+            "older package gym can be wrapped with shimmy"
+        )
+    try:
+        return _found(env), _step_seconds(env) if measure else 0.0
+    finally:
+        env.close()
+
+
+def _found(env: gymnasium.Env[Any, Any]) -> Probe:
+    name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+    for what in ("observation_space", "action_space"):
+        if not isinstance(getattr(env, what, None), gymnasium.Space):
+            raise ForeignEnvError(f"{name} has no {what}; set it in __init__")
+    observation = ObsLayout.of(env.observation_space)
+    try:
+        action = ObsLayout.of(env.action_space)
+    except ValueError as error:
+        raise ValueError(str(error).replace("observation", "action")) from None
+    _, info = env.reset(seed=0)
+    mask_size = 0
+    if isinstance(info, dict) and "action_mask" in info:
+        mask_size = mask_entries(env.action_space)
+        found = np.size(info["action_mask"])
+        if mask_size and found != mask_size:
+            raise ForeignEnvError(
+                f'{name} gives {found} values in info["action_mask"]; {env.action_space} has '
+                f"{mask_size} actions"
+            )
+    spec = env.spec
+    return Probe(
+        name,
+        Layouts(observation, action, mask_size),
+        time_limit(env),
+        None if spec is None or spec.reward_threshold is None else float(spec.reward_threshold),
+        env.render_mode,
+        dict(env.metadata),
+        why_not_saved(env),
+        spec,
+    )
+
+
+def time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
+    """Steps after which an environment truncates its episodes, as far as it says so."""
+    inside: Any = env
+    while isinstance(inside, gymnasium.Wrapper):
+        if isinstance(inside, TimeLimit):
+            return int(inside._max_episode_steps)
+        inside = inside.env
+    return env.spec.max_episode_steps if env.spec is not None else None
+
+
+def _step_seconds(env: gymnasium.Env[Any, Any]) -> float:
+    """How long a step takes, resets in proportion; after one that may load and compile things."""
+    env.action_space.seed(0)
+    actions = [env.action_space.sample() for _ in range(_MOST_STEPS)]
+    result: Any = env.step(actions[0])
+    if not (isinstance(result, tuple) and len(result) == 5):
+        raise ForeignEnvError(
+            f"{type(env.unwrapped).__name__}.step() must return (obs, reward, terminated, "
+            f"truncated, info), got {type(result).__name__}"
+            + (f" of {len(result)}" if isinstance(result, tuple) else "")
+        )
+    count, began = 0, time.perf_counter()
+    for action in actions:
+        if result[2] or result[3]:
+            env.reset()
+        result = env.step(action)
+        count += 1
+        if time.perf_counter() - began > _MOST_S:
+            break
+    return (time.perf_counter() - began) / count
+
+
+def choose(step_s: float, num_envs: int, workers: int, cores: int) -> tuple[str, str]:
+    """``"serial"`` or ``"processes"``, and why, in words.
+
+    Args:
+        step_s: seconds that a step of one environment takes.
+        num_envs: environments of the batch.
+        workers: processes that would share them.
+        cores: of the machine, that this process may use.
+    """
+    serial_s = step_s * num_envs
+    cost = f"a step of all {num_envs} takes {serial_s * 1e6:.0f} us one after the other"
+    if min(workers, cores, num_envs) < 2:
+        what = "there is one environment" if num_envs < 2 else "there is one core to use"
+        return "serial", f"serial: {what}; {cost}"
+    shared_s = serial_s / min(workers, cores, num_envs) + HAND_OVER_S
+    if shared_s < _WORTH * serial_s:
+        return "processes", f"processes: {cost}, about {shared_s * 1e6:.0f} us in {workers}"
+    return "serial", (
+        f"serial: {cost}, too little for the {HAND_OVER_S * 1e6:.0f} us that handing it to "
+        "processes costs"
+    )

@@ -1,0 +1,110 @@
+"""A process that holds some environments of a batch: ``python -m`` this file, with the number of
+the worker, how often it spins, and four open files: the channel, the shared memory, that of the
+bells, and a pipe that closes when the batch's process ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import socket
+import sys
+import threading
+import traceback
+from typing import Any
+
+import cloudpickle  # type: ignore[import-untyped]
+
+from operant.backends.foreign import channel as c
+from operant.backends.foreign.block import EnvBlock, Layouts
+from operant.backends.foreign.errors import ForeignEnvError
+from operant.backends.foreign.memory import Memory
+from operant.backends.foreign.module_files import FilesFinder
+from operant.spaces.rows import ObsLayout
+
+
+def main(number: int, spins: int, control: int, shared: int, bells: int, parent: int) -> None:
+    """Do what comes over the channel until it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the batch's process to answer
+    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+    channel = c.Channel(socket.socket(fileno=control), c.worker_bells(bells, number, spins))
+    block: EnvBlock | None = None
+    try:
+        _, setup = channel.receive()
+        modules, _, setup = setup.partition(b"\n")
+        sys.path[:], files = json.loads(modules)  # as there: what made the environments is there
+        sys.meta_path.append(FilesFinder(files))
+        block = _answered(channel, lambda: _made(setup, shared))
+        while block is not None:
+            letter, payload = channel.receive()
+            if letter == c.STEP:
+                _answered(channel, block.step_all)
+            elif letter == c.STEP_SOME:
+                _step_some(channel, block, json.loads(payload))
+            elif letter == c.END:
+                break
+            else:
+                _answered(channel, lambda: _other(block, letter, payload))  # noqa: B023
+    except c.GoneError:
+        pass
+    finally:
+        if block is not None:
+            block.close()
+
+
+def _step_some(channel: c.Channel, block: EnvBlock, indices: list[int]) -> None:
+    """Step these, and tell of each when it is done."""
+    for index in indices:
+        try:
+            block.step_some([index])
+        except ForeignEnvError as error:
+            channel.tell(c.FAILED, json.dumps(error.facts()).encode())
+        else:
+            channel.tell(c.DONE, json.dumps(index).encode())
+
+
+def _watch(parent: int) -> None:
+    """End with the batch's process, in the middle of a step too."""
+    os.read(parent, 1)
+    os._exit(1)
+
+
+def _made(setup: bytes, shared: int) -> EnvBlock:
+    make_env, observation, action, mask_size, num_envs, first, end = cloudpickle.loads(setup)
+    layouts = Layouts(ObsLayout.of(observation), ObsLayout.of(action), mask_size)
+    memory = Memory.allocate(layouts.observation, layouts.action, num_envs, mask_size, shared)
+    return EnvBlock(make_env, layouts, memory, first, end)
+
+
+def _answered(channel: c.Channel, work: Any) -> Any:
+    """Do something and say so, or what went wrong."""
+    try:
+        result = work()
+    except ForeignEnvError as error:
+        channel.send(c.FAILED, json.dumps(error.facts()).encode())
+        return None
+    except c.GoneError:
+        raise
+    except Exception as error:
+        facts = {"message": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
+        channel.send(c.FAILED, json.dumps(facts).encode())
+        return None
+    channel.send(c.DONE, result if isinstance(result, bytes) else b"")
+    return result
+
+
+def _other(block: EnvBlock, letter: bytes, payload: bytes) -> bytes | None:
+    if letter == c.RESET:
+        block.reset(*pickle.loads(payload))
+    elif letter == c.STATES:
+        return json.dumps([state.decode() for state in block.states()]).encode()
+    elif letter == c.SET_STATES:
+        block.set_states([state.encode() for state in json.loads(payload)])
+    elif letter == c.RENDER:
+        return pickle.dumps(block.render(int(payload)))
+    return None
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

@@ -1,0 +1,371 @@
+"""`ForeignBatch`: environments of Gymnasium's API as a batch, to train on and to step."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import gymnasium
+import numpy as np
+from gymnasium import logger, spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from gymnasium.wrappers import TimeLimit
+
+from operant.backends.foreign.actions import nested, packed_actions
+from operant.backends.foreign.block import MakeEnv
+from operant.backends.foreign.choose_executor import Options, start
+from operant.backends.foreign.errors import ForeignEnvError
+from operant.backends.foreign.executor import as_pairs
+from operant.backends.foreign.seeds import env_seed
+from operant.vector.arguments import asked_mask, checked_count, recorded_by_wrapper
+from operant.vector.batch import Description, Ends, StepMemory
+from operant.vector.seeding import checked_seed, fresh_seed
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["ForeignBatch", "ForeignEnvError", "env_seed"]
+
+_MAX_ENVS = 2**20
+
+
+class ForeignBatch(VectorEnv[Any, Any, Any]):
+    """`num_envs` environments that `make_env` makes: a batch to train on (`Batch`), and a
+    vector environment of Gymnasium's, in SAME_STEP mode.
+
+    Environment i is first reset with `env_seed` of (seed, i), later ones go on with their own
+    random numbers, as in a plain loop; so `workers` changes nothing in what happens.
+
+    Args:
+        make_env: makes one environment; for processes a function that cloudpickle can send: one of
+            a module, or a lambda or ``functools.partial`` without open files and the like.
+        num_envs: how many.
+        backend: ``"serial"`` steps one after the other; ``"threads"`` is for environments that
+            leave Python while they step; ``"processes"`` for all others; ``"auto"`` measures a few
+            steps and says in `backend_reason` what it chose.
+        workers: processes or threads, one for each core unless given; at most `num_envs`.
+        seed: of the first ``reset``, unless that has one.
+        name: for run files; the environment's id or class unless given.
+        params: for run files: what the environment was made with.
+        render_mode: what `make_env` makes its environments with; theirs unless given.
+        on_worker_death: if a process is killed, ``"raise"`` `WorkerDiedError`, or ``"restart"`` it
+            and truncate its episodes.
+        step_timeout_s: seconds after which `StepTimeoutError` names environments that hang.
+        context: how processes start; ``"spawn"``: anew, with nothing of this one but its path.
+
+    Raises:
+        ValueError, TypeError: what an argument may not be.
+        ForeignEnvError: an environment raised, or has other spaces than the first.
+    """
+
+    autoreset_mode = AutoresetMode.SAME_STEP
+
+    def __init__(
+        self,
+        make_env: MakeEnv,
+        num_envs: int = 1,
+        *,
+        backend: str = "auto",
+        workers: int | None = None,
+        seed: int | None = None,
+        name: str = "",
+        params: Mapping[str, Any] | None = None,
+        render_mode: str | None = None,
+        on_worker_death: str = "raise",
+        step_timeout_s: float = 60.0,
+        context: str = "spawn",
+    ) -> None:
+        self.closed = True  # until everything has worked
+        self.num_envs = checked_count("num_envs", num_envs, _MAX_ENVS)
+        if workers is not None:
+            workers = checked_count("workers", workers, _MAX_ENVS)
+        self._seed = None if seed is None else checked_seed(seed)
+        self._options = Options(workers, on_worker_death, step_timeout_s, context)
+        self._make_env, self._params = make_env, dict(params or {})
+        chosen = start(make_env, self.num_envs, backend, self._options)
+        self._probe, self._executor = chosen.probe, chosen.executor
+        self._finalizer = weakref.finalize(self, chosen.executor.close)
+        self.backend, self.backend_reason = chosen.backend, chosen.reason
+        self.workers = chosen.executor.workers
+        self.name = name or chosen.probe.name
+        self.spec = chosen.probe.spec
+        self.render_mode = render_mode or chosen.probe.render_mode
+        self.metadata = {**chosen.probe.metadata, "autoreset_mode": self.autoreset_mode}
+        self._memory = chosen.executor.memory
+        self.layout = chosen.probe.layouts.observation
+        """How rows of observations lie in memory."""
+        self._action_layout = chosen.probe.layouts.action
+        self.single_observation_space = self.layout.space
+        self.single_action_space = self._action_layout.space
+        self._returns = np.zeros(self.num_envs)
+        self._lengths = np.zeros(self.num_envs, np.int32)
+        self._was_reset = False
+        self._reports_episodes = True
+        self.closed = False
+
+    @cached_property
+    def observation_space(self) -> spaces.Space[Any]:  # type: ignore[override]
+        """Of the whole batch."""
+        return batch_space(self.single_observation_space, self.num_envs)
+
+    @cached_property
+    def action_space(self) -> spaces.Space[Any]:  # type: ignore[override]
+        """Of the whole batch."""
+        return batch_space(self.single_action_space, self.num_envs)
+
+    @property
+    def device(self) -> torch.device:
+        """Main memory."""
+        import torch
+
+        return torch.device("cpu")
+
+    @property
+    def mask_size(self) -> int:
+        """Entries of ``info["action_mask"]`` of the environments; 0 without masks."""
+        return self._probe.layouts.mask_size
+
+    @property
+    def why_not_saved(self) -> str | None:
+        """See `Batch`."""
+        return self._probe.why_not_saved
+
+    # Gymnasium's vector environment -----------------------------------------------------------
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: Any = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin new episodes; the observations, the caller's, and an empty info.
+
+        Args:
+            seed: one for the batch, from which `env_seed` makes those of the environments, or one
+                for each environment. None: in the first reset that of the constructor, or a new
+                one; later the environments go on with their own random numbers.
+            options: ``reset_mask``, bool ``[num_envs]``: which; all unless given. Others go to the
+                environments.
+
+        Raises:
+            ValueError, TypeError: a bad seed or mask.
+            ForeignEnvError: an environment failed.
+        """
+        self._check_open()
+        own = dict(options or {})
+        mask = asked_mask({"reset_mask": own.pop("reset_mask")} if "reset_mask" in own else None)
+        self._reports_episodes = not recorded_by_wrapper(self)
+        indices = np.arange(self.num_envs) if mask is None else np.flatnonzero(self._mask(mask))
+        self._executor.reset(as_pairs(indices, self._seeds(seed, indices)), own or None)
+        self._returns[indices], self._lengths[indices] = 0, 0
+        self._was_reset = True
+        return nested(self.layout, self._memory.obs), {}
+
+    def _mask(self, mask: Any) -> np.ndarray:
+        array = np.asarray(mask)
+        if array.shape != (self.num_envs,) or array.dtype != np.bool_:
+            raise ValueError(
+                f"reset_mask must be bool of shape ({self.num_envs},), got {array.dtype} of shape "
+                f"{array.shape}"
+            )
+        if not self._was_reset and not array.all():
+            raise ValueError("the first reset must be of all environments")
+        return array
+
+    def _seeds(self, seed: Any, indices: np.ndarray) -> list[int | None]:
+        if isinstance(seed, Sequence | np.ndarray):
+            if len(seed) != self.num_envs:
+                raise ValueError(
+                    f"seed must be one int or one for each of {self.num_envs} environments, got "
+                    f"{len(seed)}"
+                )
+            return [None if seed[i] is None else checked_seed(seed[i]) for i in indices]
+        if seed is None and not self._was_reset:
+            seed = fresh_seed() if self._seed is None else self._seed
+        if seed is None:
+            return [None] * len(indices)
+        seed = checked_seed(seed)
+        return [env_seed(seed, i) for i in indices.tolist()]
+
+    def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Step all: observations, rewards float64, terminated, truncated and info, the caller's.
+
+        Info has, if episodes ended, ``final_obs`` (as the observations; rows of ``_final_obs``
+        alone) and ``episode`` with ``r`` and ``l`` (rows of ``_episode`` alone).
+
+        Raises:
+            ValueError, TypeError: actions of a wrong shape or kind; nothing was stepped.
+            ForeignEnvError: an environment failed.
+        """
+        ends = self._step(actions)
+        memory = self._memory
+        obs = nested(self.layout, memory.obs)
+        results = (memory.reward.copy(), memory.terminated.copy(), memory.truncated.copy())
+        return obs, *results, {} if ends is None else self._info(ends)
+
+    def _info(self, ends: Ends) -> dict[str, Any]:
+        ended = np.zeros(self.num_envs, np.bool_)
+        ended[ends.env_index] = True
+        info = {"final_obs": nested(self.layout, self._memory.final_obs), "_final_obs": ended}
+        if self._reports_episodes:
+            returns, lengths = np.zeros(self.num_envs), np.zeros(self.num_envs, np.int32)
+            returns[ends.env_index], lengths[ends.env_index] = ends.returns, ends.lengths
+            info |= {"episode": {"r": returns, "l": lengths}, "_episode": ended.copy()}
+        return info
+
+    def _step(self, actions: Any) -> Ends | None:
+        self._check_was_reset()
+        memory = self._memory
+        packed_actions(self._action_layout, actions, memory.action)
+        self._executor.step()
+        self._returns += memory.reward
+        self._lengths += 1
+        ended = memory.terminated | memory.truncated
+        if not ended.any():
+            return None
+        index = np.flatnonzero(ended)
+        cut = memory.truncated[index] & ~memory.terminated[index]
+        returns = self._returns[index].astype(np.float32)
+        ends = Ends(index, returns, self._lengths[index], cut, memory.final_obs)
+        self._returns[index], self._lengths[index] = 0, 0
+        return ends
+
+    def render(self) -> tuple[Any, ...] | None:
+        """A picture of each; None without a render mode, and a warning."""
+        if self.render_mode is None:
+            logger.warn("render() gives no picture without a render mode", stacklevel=2)
+            return None
+        return tuple(self.render_one(i) for i in range(self.num_envs))
+
+    def render_one(self, index: int) -> Any:
+        """What ``render()`` of one environment gives, such as uint8 ``[height, width, 3]``."""
+        self._check_was_reset()
+        if not 0 <= index < self.num_envs:
+            raise ValueError(f"index must be 0 to {self.num_envs - 1}, got {index}")
+        return self._executor.render(index)
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """End the workers, and close the environments; called by ``close``."""
+        self._finalizer()
+
+    # What training needs: `operant.vector.batch.Batch` ----------------------------------------
+    def write_obs(self, out: Any) -> None:
+        """See `Batch`."""
+        self._check_was_reset()
+        out[...] = self._memory.obs
+
+    def write_step(self, actions: Any, out: StepMemory) -> Ends | None:
+        """See `Batch`."""
+        ends = self._step(actions)
+        memory = self._memory
+        out.obs[...] = memory.obs
+        out.reward[...] = memory.reward
+        out.terminated[...] = memory.terminated
+        out.truncated[...] = memory.truncated
+        return ends
+
+    def action_masks(self) -> np.ndarray | None:
+        """See `Batch`."""
+        if not self.mask_size:
+            return None
+        self._check_was_reset()
+        return self._memory.mask.copy()
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        """See `Batch`. ``envs`` is uint8 ``[num_envs, bytes of the longest]``, of which the first
+        ``sizes`` count.
+
+        Raises:
+            ValueError: never reset, or they cannot be saved: `why_not_saved`.
+        """
+        self._check_was_reset()
+        self._check_saved()
+        states = self._executor.states()
+        sizes = np.array([len(state) for state in states])
+        envs = np.zeros((self.num_envs, sizes.max()), np.uint8)
+        for row, state in zip(envs, states, strict=True):
+            row[: len(state)] = np.frombuffer(state, np.uint8)
+        return {"envs": envs, "sizes": sizes} | {
+            name: array.copy() for name, array in self._saved_arrays().items()
+        }
+
+    def _saved_arrays(self) -> dict[str, np.ndarray]:
+        arrays = {"obs": self._memory.obs, "returns": self._returns, "lengths": self._lengths}
+        return arrays | ({"mask": self._memory.mask} if self.mask_size else {})
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """See `Batch`."""
+        self._check_open()
+        self._check_saved()
+        arrays = self._saved_arrays()
+        for name in ("envs", "sizes", *arrays):
+            if name not in state:
+                raise ValueError(f"the state has no entry {name!r}")
+        for name, array in arrays.items():
+            given = np.asarray(state[name])
+            if given.shape != array.shape or given.dtype != array.dtype:
+                raise ValueError(
+                    f"state entry {name!r} must be {array.dtype} of shape {array.shape}, got "
+                    f"{given.dtype} of shape {given.shape}"
+                )
+        envs, sizes = np.asarray(state["envs"], np.uint8), np.asarray(state["sizes"])
+        if envs.ndim != 2 or len(envs) != self.num_envs or sizes.shape != (self.num_envs,):
+            raise ValueError(f"the state is of {len(envs)} environments, not of {self.num_envs}")
+        if not self._was_reset:
+            self.reset(seed=0)  # some have attributes only then
+        rows = zip(envs, sizes.tolist(), strict=True)
+        self._executor.set_states([row[:size].tobytes() for row, size in rows])
+        for name, array in arrays.items():
+            array[...] = state[name]
+
+    def describe(self) -> Description:
+        """See `Batch`."""
+        found = self._probe
+        return Description(
+            self.name,
+            self.backend,
+            self.workers,
+            self._params,
+            found.max_episode_steps,
+            found.max_episode_steps,
+            found.reward_threshold,
+        )
+
+    def for_evaluation(self, num_envs: int, max_episode_steps: int | None = None) -> ForeignBatch:
+        """See `Batch`."""
+        make_env = self._make_env
+        if max_episode_steps is not None and max_episode_steps != self._probe.max_episode_steps:
+            make_env = _Limited(make_env, max_episode_steps)
+        return ForeignBatch(
+            make_env,
+            num_envs,
+            backend=self.backend,
+            workers=self.workers,
+            name=self.name,
+            params=self._params,
+            on_worker_death=self._options.on_worker_death,
+            step_timeout_s=self._options.step_timeout_s,
+            context=self._options.context,
+        )
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ValueError("this batch is closed; make a new one")
+
+    def _check_was_reset(self) -> None:
+        self._check_open()
+        if not self._was_reset:
+            raise ValueError("nothing to step or to see yet: call reset() first")
+
+    def _check_saved(self) -> None:
+        if self.why_not_saved is not None:
+            raise ValueError(f"these environments cannot be saved: {self.why_not_saved}")
+
+
+class _Limited:
+    """Makes environments with a time limit of steps; one of their own that is shorter holds too."""
+
+    def __init__(self, make_env: MakeEnv, limit: int) -> None:
+        self._make_env, self._limit = make_env, limit
+
+    def __call__(self) -> gymnasium.Env[Any, Any]:
+        return TimeLimit(self._make_env(), self._limit)
