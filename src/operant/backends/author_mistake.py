@@ -8,6 +8,7 @@ import sysconfig
 import traceback
 from pathlib import Path
 
+from operant.backends.foreign.errors import ForeignEnvError
 from operant.compiler.errors import EndlessLoopError, RulesError, RulesOverflowError
 from operant.compiler.spec.rules import call
 from operant.lang.advice import LanguageError
@@ -23,7 +24,8 @@ _PLACED = re.compile(r"[^\n]+?:\d+: ")
 def env_mistake(error: BaseException) -> str | None:
     """The sentence for an error that an environment is to blame for, not its caller: one of its
     functions raised, or it cannot be compiled. None for all others."""
-    if isinstance(error, RulesError | RulesOverflowError | EndlessLoopError | CompileError):
+    known = (RulesError, RulesOverflowError, EndlessLoopError, CompileError, ForeignEnvError)
+    if isinstance(error, known):
         return str(error)
     if isinstance(error, LanguageError) and _PLACED.match(str(error)):
         return str(error)  # it begins with the author's line already

@@ -16,6 +16,7 @@ from operant.bench.training import PARTS, Evaluations, Round, TimedTrainer
 
 if TYPE_CHECKING:
     from operant.lang.env import Env
+    from operant.vector.foreign_env import ForeignEnv
     from operant.ppo.config import Config
 
 __all__ = ["MODES", "Evaluations", "Job", "Mode", "Result", "measure", "open_mode", "record"]
@@ -34,7 +35,7 @@ class Job:
         ValueError: an unknown mode.
     """
 
-    env: type[Env]
+    env: type[Env] | ForeignEnv
     config: Config
     modes: tuple[str, ...] = MODES
     seconds: float = 1.0
@@ -181,8 +182,10 @@ def _evaluations(job: Job) -> Evaluations:
     Raises:
         ValueError: an episode might never end.
     """
+    from operant.training.evaluate import time_limit
+
     config = job.config
-    if job.env.max_episode_steps is None and not config.env.max_episode_steps:
+    if time_limit(job.env, config.env) is None:
         raise ValueError(
             f"{config.env.id} has no time limit, so an evaluation might never end; leave out "
             "--mode trainer_eval, or set one: --set env.max_episode_steps=1000"

@@ -12,6 +12,7 @@ from operant.training.callbacks import Callback
 
 if TYPE_CHECKING:
     from operant.lang.env import Env
+    from operant.vector.foreign_env import ForeignEnv
     from operant.ppo.config import Config
     from operant.ppo.ppo import PPO
 
@@ -55,7 +56,7 @@ class TimedTrainer:
     """
 
     def __init__(
-        self, env: type[Env], config: Config, evaluations: Evaluations | None = None
+        self, env: type[Env] | ForeignEnv, config: Config, evaluations: Evaluations | None = None
     ) -> None:
         from operant.ppo.ppo import PPO
 

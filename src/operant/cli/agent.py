@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from operant.cli.screen import UserError, mistakes
+from operant.cli.screen import UserError, mistakes, printable
 
 if TYPE_CHECKING:
     from operant.lang.env import Env
+    from operant.vector.foreign_env import ForeignEnv
     from operant.runs.directory import Run
     from operant.training.agent import Agent
     from operant.training.config import BaseConfig
@@ -21,27 +24,42 @@ class Opened:
 
     agent: Agent
     config: BaseConfig
-    env: type[Env] | str
+    env: type[Env] | ForeignEnv
     checkpoint: Path
 
 
-def open_agent(name: str, checkpoint: str = "latest", env: str = "") -> Opened:
+def open_agent(
+    name: str,
+    checkpoint: str = "latest",
+    env: str = "",
+    wrappers: Sequence[str] | None = None,
+) -> Opened:
     """The agent of a run (by name, ``"latest"`` or path) or of a checkpoint at a path.
+
+    `env` and `wrappers` are code that the user names: what a run names itself is not imported.
 
     Raises:
         UserError: there is none, or it is damaged.
     """
     from operant.cli.target import code_to_name, load_env
+    from operant.training.foreign import UntrustedWrapperError
     from operant.training.snapshot import UnregisteredEnvError, load_agent
 
     with mistakes():
         run, found = find_policy(name, checkpoint)
         try:
-            agent, config, chosen = load_agent(found, load_env(env) if env else None)
+            given = load_env(env) if env else None
+            agent, config, chosen = load_agent(found, given, wrappers=wrappers or ())
         except UnregisteredEnvError as error:
             raise UserError(
                 f"the environment {error.env_id!r} of {run} is not registered; its code is not run "
                 f"unless you name it; if you trust it, add --env {code_to_name(error.env_id)}"
+            ) from None
+        except UntrustedWrapperError as error:
+            again = " ".join(f"--wrapper {shlex.quote(one)}" for one in error.wrappers)
+            raise UserError(
+                f"env.wrappers of {run} names code, which is not imported unless you name it too; "
+                f"if you trust it, add {printable(again)}"
             ) from None
     return Opened(agent, config, chosen, found)
 
@@ -65,9 +83,7 @@ def find_policy(name: str, checkpoint: str = "latest") -> tuple[str, Path]:
 
 def _find_run(name: str) -> Run:
     """As `find_run`; who names an environment is told which run of it there is."""
-    import gymnasium
-
-    from operant.cli.target import env_name, is_registered, load_env
+    from operant.cli.target import env_name, is_registered
     from operant.runs.directory import find_run, list_runs
     from operant.runs.summary import config_tables
 
@@ -81,8 +97,6 @@ def _find_run(name: str) -> Run:
             hint = f"train it first: operant train {env}"
             hint = f"its newest run is {newest}" if newest else hint
             raise UserError(f"{name} is an environment, not a run; {hint}") from None
-        if name in gymnasium.registry:
-            load_env(name)  # raises: says what can be trained
         raise
 
 

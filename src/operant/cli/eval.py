@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from operant.cli.agent import open_agent
-from operant.cli.options import AsJson, EnvCode, RunOrCheckpoint, Step, TimeLimit
+from operant.cli.options import AsJson, EnvCode, RunOrCheckpoint, Step, TimeLimit, Wrappers
 from operant.cli.screen import errors, literal, mistakes, output
 
 if TYPE_CHECKING:
@@ -30,13 +30,14 @@ def evaluate(
     max_episode_steps: TimeLimit = None,
     checkpoint: Step = "latest",
     env: EnvCode = "",
+    wrappers: Wrappers = None,
     as_json: AsJson = False,
 ) -> None:
     """Play whole episodes with a trained policy, many at once, and report the returns."""
     from operant.training.evaluate import evaluate as played
 
     with errors.status("loading"):
-        opened = open_agent(run, checkpoint, env)
+        opened = open_agent(run, checkpoint, env, wrappers)
     name = literal(opened.config.env.id)
     found: dict[str, dict[str, float]] = {}
     with errors.status(f"playing {episodes} episodes of {name}"), mistakes():

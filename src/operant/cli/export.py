@@ -9,7 +9,7 @@ from typing import Annotated
 from typer import Option
 
 from operant.cli.agent import open_agent
-from operant.cli.options import AsJson, EnvCode, RunOrCheckpoint, Step
+from operant.cli.options import AsJson, EnvCode, RunOrCheckpoint, Step, Wrappers
 from operant.cli.screen import errors, literal, mistakes, output
 
 EXAMPLE = "Example:  operant export latest --onnx policy.onnx"
@@ -22,6 +22,7 @@ def export(
     ),
     checkpoint: Step = "latest",
     env: EnvCode = "",
+    wrappers: Wrappers = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a policy as ONNX, normalisation included, and compare it with the original.
@@ -29,7 +30,7 @@ def export(
     Input ``obs``, outputs ``action`` (the most probable one), ``head`` and ``value``.
     """
     with errors.status("loading"):
-        opened = open_agent(run, checkpoint, env)
+        opened = open_agent(run, checkpoint, env, wrappers)
     with errors.status("exporting"), mistakes():
         from operant.training.export import export_agent
 

@@ -11,7 +11,11 @@ RunOrCheckpoint = Annotated[
 ]
 Step = Annotated[str, Option(metavar="STEP", help="Which checkpoint: a step, 'best' or 'latest'.")]
 EnvCode = Annotated[
-    str, Option(metavar="file.py:Class", help="Code of an environment that is not registered.")
+    str, Option(metavar="file.py:name", help="Code of an environment that is not registered.")
+]
+Wrappers = Annotated[
+    list[str] | None,
+    Option("--wrapper", metavar="module:Class", help="Code that the run puts around it; repeatable."),
 ]
 TimeLimit = Annotated[
     int | None, Option(min=1, metavar="N", help="Another time limit than the environment's.")

@@ -29,10 +29,10 @@ def play(
 
     Prospector has panels of its own; of others with Discrete actions you see the picture.
     """
-    from operant.cli.target import load_env
+    from operant.cli.target import load_compiled
 
     with mistakes():
-        target = load_env(env)
+        target = load_compiled(env, "play")
     if not hasattr(target, "render"):
         raise UserError(f"{env} has no render function, so there is nothing to see")
     with mistakes():

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from operant.cli.agent import Opened, open_agent
-from operant.cli.options import AsJson, EnvCode, RunOrCheckpoint, Step, TimeLimit
+from operant.cli.options import AsJson, EnvCode, RunOrCheckpoint, Step, TimeLimit, Wrappers
 from operant.cli.screen import UserError, errors, literal, mistakes, output
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from operant.lang.env import Env
-
 EXAMPLE = "Example:  operant record latest --out agent.gif"
+_USUAL_FPS = 30.0
+"""Of an environment that does not say."""
 
 
 def record(
@@ -38,14 +38,15 @@ def record(
     max_episode_steps: TimeLimit = None,
     checkpoint: Step = "latest",
     env: EnvCode = "",
+    wrappers: Wrappers = None,
     as_json: AsJson = False,
 ) -> None:
     """Film a trained policy: a GIF, an MP4, or a strip of pictures as PNG."""
     from operant.render.film import write_film
 
     with errors.status("loading"):
-        opened = open_agent(run, checkpoint, env)
-    if not hasattr(_env_class(opened), "render"):
+        opened = open_agent(run, checkpoint, env, wrappers)
+    if isinstance(opened.env, type) and not hasattr(opened.env, "render"):
         raise UserError(
             f"{opened.config.env.id} has no render function, so there is nothing to film"
         )
@@ -74,28 +75,33 @@ class _Film:
         seed: int,
         max_episode_steps: int | None,
     ) -> None:
+        from gymnasium.vector import AutoresetMode
+
+        from operant.training.evaluate import evaluation_env
+
         self._opened, self._episodes, self._seconds = opened, episodes, seconds
-        self._deterministic, self._seed, self._limit = deterministic, seed, max_episode_steps
-        self.fps: float = _env_class(opened).render_fps
+        self._deterministic, self._seed = deterministic, seed
+        with mistakes():
+            self._batch = evaluation_env(
+                opened.env, opened.config.env, 1, max_episode_steps, render_mode="rgb_array"
+            )
+        self._same_step = self._batch.autoreset_mode == AutoresetMode.SAME_STEP
+        self.fps = float(self._batch.metadata.get("render_fps", _USUAL_FPS))
         self.returns: list[float] = []
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        from operant.training.evaluate import evaluation_env, steps
+        from operant.training.evaluate import steps
 
-        opened = self._opened
-        batch = evaluation_env(opened.env, opened.config.env, 1, self._limit)
+        opened, batch = self._opened, self._batch
         left = max(1, round(self._seconds * self.fps))
         for ends in steps(opened.agent, batch, self._deterministic, self._seed):
             if ends is not None:
                 self.returns.append(float(ends.returns[0]))
-            yield batch.render_one(0)
+            done = len(self.returns) == self._episodes
+            if not (done and self._same_step):  # else it shows the beginning of another episode
+                yield batch.render_one(0)
             left -= 1
-            if left == 0 or len(self.returns) == self._episodes:
+            if left == 0 or done:
                 break
         batch.close()
 
-
-def _env_class(opened: Opened) -> type[Env]:
-    from operant.vector.registry import get_env
-
-    return get_env(opened.env) if isinstance(opened.env, str) else opened.env

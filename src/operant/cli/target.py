@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.machinery
 import importlib.util
-import re
 import shlex
 import sys
 import traceback
@@ -17,12 +16,9 @@ from types import ModuleType
 from operant.cli.screen import UserError, printable
 from operant.compiler.spec.parts import check_complete
 from operant.lang.env import Env
-from operant.vector.gymnasium_ids import instead_of_gymnasiums
-from operant.vector.registry import env_ids, get_env
-
-_LIBRARIES = (".so", ".dylib", ".dll")
-_ID = re.compile(r"(?:[\w-]+/)?[\w.-]+-v\d+")
-"""What Gymnasium's ids look like, those of namespaces such as ``ALE/Pong-v5`` included."""
+from operant.vector.foreign_env import ForeignEnv, as_foreign
+from operant.vector.registry import env_ids
+from operant.vector.targets import LIBRARIES, find_env, parsed_target
 
 
 def env_name(target: str) -> str:
@@ -41,9 +37,10 @@ def env_name(target: str) -> str:
 
 
 def is_registered(env_id: str) -> bool:
-    """Whether an environment is known by its id, so that no code need be named."""
+    """Whether an environment is known by its id, here or to Gymnasium, so that no code need be
+    named."""
     try:
-        get_env(env_id)
+        find_env(env_id, import_modules=False)
     except ValueError:
         return False
     return True
@@ -57,15 +54,16 @@ def code_to_name(env_id: str) -> str:
     """
     file, _, cls = env_id.rpartition(":")
     is_code = cls.isidentifier() and (file.endswith(".py") or file.replace(".", "").isidentifier())
-    if is_code or env_id.endswith(_LIBRARIES):
+    if is_code or env_id.endswith(LIBRARIES):
         return shlex.quote(printable(env_id))
     return "file.py:Class"
 
 
-def load_env(target: str) -> type[Env]:
-    """The class named by an id, ``module:Class``, ``path/to/file.py:Class`` or a shared library.
+def load_env(target: str) -> type[Env] | ForeignEnv:
+    """What a target names, see `operant.vector.targets`: a class that operant compiles, or an
+    environment of Gymnasium's or PettingZoo's API by what makes one.
 
-    An id may lack its version, see `env_name`. The class may be left out where the module defines
+    An id may lack its version, see `env_name`. The name may be left out where the module defines
     one environment only.
 
     Raises:
@@ -73,65 +71,89 @@ def load_env(target: str) -> type[Env]:
         LanguageError: the environment's definition was refused.
         NativeError: the library was refused.
     """
-    target = env_name(target)
-    if target.endswith(_LIBRARIES):
-        return _load_library(target)
-    name, _, cls_name = target.partition(":")
-    if target.startswith("operant:") or (not cls_name and not _looks_like_module(name)):
-        try:
-            return get_env(target)
-        except ValueError as error:
-            yours = " Your own: module:Class, path/to/file.py:Class or path/to/libgame.so"
-            near = str(error).endswith("?")  # else the sentence says what can be trained
-            raise UserError(f"{error}{yours if near else ''}") from None
-    module = _load_module(name)
-    found = {
-        key: value
-        for key, value in vars(module).items()
+    text = env_name(target)
+    found = parsed_target(text)
+    if found.kind == "library":
+        return _load_library(found.place)
+    if found.kind == "code":
+        return _from_code(text, found.place, found.name)
+    if ":" not in text and _looks_like_module(text):
+        return _from_code(text, text, "")
+    try:
+        with _on_path(len(sys.path)):
+            return find_env(text)
+    except ValueError as error:
+        yours = " Your own: module:name, path/to/file.py:name or path/to/libgame.so"
+        raise UserError(f"{error}{yours if str(error).endswith('?') else ''}") from None
+
+
+def load_compiled(target: str, verb: str) -> type[Env]:
+    """As `load_env`, for a command that can only do with what operant compiles.
+
+    Raises:
+        UserError: as there, or it is another environment.
+    """
+    found = load_env(target)
+    if isinstance(found, ForeignEnv):
+        raise UserError(
+            f"operant {verb} is for environments that operant compiles, and {found.name} is "
+            "another library's"
+        )
+    return found
+
+
+def _from_code(target: str, place: str, name: str) -> type[Env] | ForeignEnv:
+    module = _load_module(place)
+    if name:
+        value = getattr(module, name, None)
+        if value is None:
+            names = ", ".join(_environments(module)) or "none"
+            raise UserError(f"{place} has no environment {name!r}; it has: {names}")
+        return _usable(target, place, name, value)
+    found = _environments(module)
+    if len(found) != 1:
+        raise UserError(
+            f"{place} defines {len(found)} environments ({', '.join(found) or 'none'}); "
+            f"name one: {place}:Class"
+        )
+    ((name, value),) = found.items()
+    return _usable(f"{target}:{name}", place, name, value)
+
+
+def _environments(module: ModuleType) -> dict[str, object]:
+    """The classes of environments that a module defines."""
+    import gymnasium
+
+    return {
+        name: value
+        for name, value in vars(module).items()
         if isinstance(value, type)
-        and issubclass(value, Env)
+        and issubclass(value, Env | gymnasium.Env)
         and value.__module__ == module.__name__
         and hasattr(value, "step")
     }
-    if cls_name:
-        env = getattr(module, cls_name, None)
-        if not (isinstance(env, type) and issubclass(env, Env)):
-            names = ", ".join(found) or "none"
-            raise UserError(
-                _not_ours(name, env)
-                or f"{name} has no environment class {cls_name!r}; it has: {names}"
-            )
-        check_complete(env)
-        return env
-    if len(found) != 1:
-        own = [value for value in vars(module).values() if _is_gymnasiums(value, module)]
+
+
+def _usable(target: str, place: str, name: str, value: object) -> type[Env] | ForeignEnv:
+    """A value that code has under a name, as an environment."""
+    import gymnasium
+
+    if isinstance(value, type) and issubclass(value, Env):
+        check_complete(value)
+        return value
+    plain = isinstance(value, type) and not issubclass(value, gymnasium.Env)
+    if plain and not all(hasattr(value, one) for one in ("reset", "step")):
         raise UserError(
-            _not_ours(name, own[0])
-            if own and not found
-            else f"{name} defines {len(found)} environments ({', '.join(found) or 'none'}); "
-            f"name one: {name}:Class"
+            f"{name} in {place} is no environment: write class {name}(operant.Env), or "
+            f"class {name}(gymnasium.Env)"
         )
-    return next(iter(found.values()))
-
-
-def _is_gymnasiums(value: object, module: ModuleType) -> bool:
-    """Whether a module defines this class for Gymnasium."""
-    import gymnasium
-
-    is_env = isinstance(value, type) and issubclass(value, gymnasium.Env)
-    return is_env and value.__module__ == module.__name__
-
-
-def _not_ours(name: str, value: object) -> str:
-    """What to do with a class that is not one of operant.Env; empty for anything else."""
-    import gymnasium
-
-    if not isinstance(value, type):
-        return ""
-    if not issubclass(value, gymnasium.Env):
-        cls = value.__name__
-        return f"{cls} in {name} is no environment: write class {cls}(operant.Env)"
-    return instead_of_gymnasiums(value, f" in {name}")
+    found = as_foreign(value, target)
+    if found is None:
+        what = "one environment" if isinstance(value, gymnasium.Env) else f"{value!r:.80}"
+        raise UserError(
+            f"{name} in {place} is {what}; name a class, or a function that makes an environment"
+        )
+    return found
 
 
 def _load_library(name: str) -> type[Env]:
@@ -147,7 +169,7 @@ def _looks_like_module(name: str) -> bool:
     if name.endswith(".py"):
         return True
     if "/" in name.removeprefix("operant/"):
-        return not _ID.fullmatch(name)
+        return parsed_target(name).kind == "code"
     with _on_path(0):
         return name.isidentifier() and importlib.util.find_spec(name) is not None
 

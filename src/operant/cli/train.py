@@ -46,7 +46,7 @@ _SHORT_FOR = {
 
 def train(
     env: Annotated[
-        str, typer.Argument(metavar="[ENV]", help="An id, path/to/file.py:Class or libgame.so.")
+        str, typer.Argument(metavar="[ENV]", help="An id, path/to/file.py:name or libgame.so.")
     ] = "",
     config: Annotated[
         Path | None, Option(metavar="FILE", help="TOML file; see `operant config ENV`.")
@@ -260,6 +260,7 @@ def _started(given: Given, values: dict[str, Any], run_id: str) -> Session:
     from operant.ppo.config_file import resolved
     from operant.ppo.session import Session
     from operant.runs.directory import check_run_id
+    from operant.vector.foreign_env import ForeignEnv
 
     if run_id:
         check_run_id(run_id)
@@ -267,9 +268,10 @@ def _started(given: Given, values: dict[str, Any], run_id: str) -> Session:
     if given.init_from:
         origin = _origin(given)
         env = env or _env_of(origin)
-    config = resolved(env, origin.networks if origin else {}, values, {"env.id": env})
     found = load_env(env)
-    if not is_registered(env):
+    env = found.name if isinstance(found, ForeignEnv) else env  # with the version it has
+    config = resolved(env, origin.networks if origin else {}, values, {"env.id": env})
+    if isinstance(found, type) and not is_registered(env):
         try_in_python(found, **config.env.params)
     return Session.start(config, found, run_id, init_from=origin)
 

@@ -101,7 +101,7 @@ def _base(
     env: str, file: Path | None, settings: list[str], device: str
 ) -> tuple[type[Env], Config]:
     """The environment, and the configuration that tuning starts from."""
-    from operant.cli.target import env_name, load_env
+    from operant.cli.target import env_name, load_compiled
     from operant.ppo.config_file import parsed_settings, read_config, resolved
 
     values = {} if file is None else read_config(file)
@@ -109,7 +109,7 @@ def _base(
     if device:
         values["run.device"] = device
     env = env_name(env)
-    cls = load_env(env)
+    cls = load_compiled(env, "tune")
     return cls, resolved(env, values, {"env.id": env})
 
 

@@ -14,10 +14,16 @@ from operant.ppo.config import Config
 from operant.toolchain.gpus import why_not_cuda
 from operant.training.config import BACKENDS, EnvConfig
 from operant.training.config_file import resolved
+from operant.training.foreign import foreign_batch
 from operant.vector.batch import Batch, Description, compiled_batch, is_batch
 from operant.vector.choose_backend import backend_of, host_backend
-from operant.vector.foreign import not_an_env
+from operant.vector.foreign_env import ForeignEnv
+from operant.vector.make import MakesEnvs, env_of, make
 from operant.vector.registry import get_env, id_of
+
+
+Source = type[Env] | ForeignEnv | Batch
+"""Environments to train on: a class that is compiled, others by what makes one, or a batch."""
 
 
 def check_order(env: Any, config: Any, policy: Any) -> None:
@@ -38,34 +44,40 @@ def check_order(env: Any, config: Any, policy: Any) -> None:
         raise TypeError(f"policy must be a torch.nn.Module, got {policy!r}; {network}")
 
 
-def env_name(env: str | type[Env] | Batch) -> str:
-    """What a configuration calls an environment: the id as given, or the class's own name.
+def source_of(env: str | type[Env] | ForeignEnv | MakesEnvs | Batch) -> Source:
+    """What `PPO` is given as an environment, in one of three kinds.
 
     Raises:
+        ValueError: an unknown id.
         TypeError: it is none; the message says what to pass instead.
     """
-    if isinstance(env, str):
-        return env
-    if is_batch(env):
-        return env.describe().name
-    if not (isinstance(env, type) and issubclass(env, Env)):
-        raise TypeError(not_an_env(env))
-    return id_of(env) or env.__qualname__
+    return env if is_batch(env) else env_of(env)  # type: ignore[arg-type]
+
+
+def env_name(env: Source) -> str:
+    """What a configuration calls an environment: its id, or the class's own name."""
+    if isinstance(env, ForeignEnv):
+        return env.name
+    if isinstance(env, type):
+        return id_of(env) or env.__qualname__
+    return env.describe().name
 
 
 def config_for(
-    env: str | type[Env] | Batch, config: Config | None, options: dict[str, Any]
+    env: Source, config: Config | None, options: dict[str, Any], given_name: str = ""
 ) -> Config:
-    """The whole configuration, from what `PPO` is given.
+    """The whole configuration, from what `PPO` is given; `given_name` is the id that was.
 
     Raises:
         ValueError, TypeError: an unknown option, a bad value, or two that contradict each other.
     """
-    name = env_name(env)  # raises for what is not an environment
+    name = env_name(env)
     if config is not None and config.env.id:
-        if isinstance(env, str) and env != config.env.id:
-            raise ValueError(f"env is {env!r}, but the configuration says {config.env.id!r}")
+        if given_name and config.env.id not in (given_name, name):
+            raise ValueError(f"env is {given_name!r}, but the configuration says {config.env.id!r}")
         name = config.env.id
+    elif given_name and not isinstance(env, ForeignEnv):
+        name = given_name
     layers = [] if config is None else [_all_values(config)]
     kind = Config if config is None else type(config)
     given = {kind.dotted_name(key): value for key, value in options.items()}
@@ -74,7 +86,7 @@ def config_for(
     return resolved(kind, name, *layers, {"env.id": name, **given})
 
 
-def make_env(config: Config, env: str | type[Env] | Batch, device: torch.device) -> Batch:
+def make_env(config: Config, env: Source, device: torch.device) -> Batch:
     """The batch that `config` describes, where the policy is if nothing else is said; a batch given
     is checked and used.
 
@@ -90,19 +102,31 @@ def make_env(config: Config, env: str | type[Env] | Batch, device: torch.device)
                 "not make must be in main memory"
             )
         return env
-    assert isinstance(env, str | type)
-    from operant.vector.make import make
-
-    return make(
+    if isinstance(env, ForeignEnv):
+        return foreign_batch(env, wanted, wanted.num_envs)
+    assert isinstance(env, type)
+    _check_compiled(wanted)
+    batch: Batch = make(
         env,
         wanted.num_envs,
         backend=backend_for(wanted, device, env),
-        workers=wanted.workers,
+        workers=wanted.workers or 1,
         autoreset_mode=AutoresetMode.SAME_STEP,
         copy=False,
         max_episode_steps=wanted.max_episode_steps or None,
         **wanted.params,
     )
+    return batch
+
+
+def _check_compiled(wanted: EnvConfig) -> None:
+    """Raise ValueError for options that are for environments which operant does not compile."""
+    for name, unset in (("wrappers", ()), ("frame_stack", 1)):
+        if getattr(wanted, name) != unset:
+            raise ValueError(
+                f"env.{name} is for environments that operant does not compile, and it compiles "
+                f"{wanted.id}; Gymnasium's own of that name, if it has one, is gymnasium:{wanted.id}"
+            )
 
 
 def backend_for(wanted: EnvConfig, device: torch.device, env: str | type[Env]) -> str:

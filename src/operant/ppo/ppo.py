@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from operant.lang.env import Env
 from operant.ppo.adam import Adam
-from operant.ppo.batch import check_order, config_for, make_env
+from operant.ppo.batch import check_order, config_for, make_env, source_of
 from operant.ppo.config import Config
 from operant.ppo.engines.choose import choose_device, choose_engine
 from operant.ppo.job import Iteration, Job
@@ -22,6 +22,8 @@ from operant.training.callbacks import Callback, only_watches
 from operant.training.schedule import scheduled
 from operant.training.trainer import COUNTERS, WINDOW, Trainer
 from operant.vector.batch import Batch
+from operant.vector.foreign_env import ForeignEnv
+from operant.vector.make import MakesEnvs
 
 __all__ = ["METRICS", "PPO", "WINDOW", "Timings"]
 
@@ -60,8 +62,10 @@ class PPO(Trainer):
     256
 
     Args:
-        env: an id, an environment class, or a batch made by `operant.make` or of another kind, see
-            `operant.vector.batch` (in SAME_STEP mode; it brings its own number of environments).
+        env: an id (``"CartPole-v1"``, ``"LunarLander-v3"``), an environment class, a function that
+            makes one environment of Gymnasium's or PettingZoo's API, a vector environment of
+            Gymnasium's API, or a batch, see `operant.vector.batch` (in SAME_STEP mode). The last
+            two bring their own number of environments.
         config: the whole configuration; by default the shipped one of the environment, if any.
         policy: a network of your own, see `operant.models.actor_critic`; by default
             `operant.models.policy_for` the spaces.
@@ -81,7 +85,7 @@ class PPO(Trainer):
 
     def __init__(
         self,
-        env: str | type[Env] | Batch,
+        env: str | type[Env] | ForeignEnv | MakesEnvs | Batch,
         config: Config | None = None,
         *,
         policy: nn.Module | None = None,
@@ -94,9 +98,10 @@ class PPO(Trainer):
             kind.dotted_name(key).startswith("policy.") for key in options
         ):
             raise ValueError("options of [policy] are for the built-in networks, not for policy=")
-        config = config_for(env, config, options)
-        device = choose_device(config.run.device, env)
-        super().__init__(config, make_env(config, env, device), device, policy, add_ons)
+        source = source_of(env)
+        config = config_for(source, config, options, env if isinstance(env, str) else "")
+        device = choose_device(config.run.device, source)
+        super().__init__(config, make_env(config, source, device), device, policy, add_ons)
         self.optimizer = Adam(self.policy.parameters(), config.ppo.adam_eps)
         normalizer = getattr(self.policy, "return_normalizer", None)
         job = Job(

@@ -30,7 +30,8 @@ ENGINES = ("auto", "eager", "graph", "fused")
 COMPILE = ("auto", "off", "on", "max")
 PRECISIONS = ("auto", "fp32", "tf32", "bf16", "fp16")
 IMPLEMENTATIONS = ("auto", "reference", "native")
-BACKENDS = ("auto", "reference", "cpu", "cuda", "native")
+BACKENDS = ("auto", "reference", "cpu", "cuda", "native", "serial", "threads", "processes")
+_FOREIGN_BACKENDS = BACKENDS[-3:]
 
 
 @dataclass(frozen=True)
@@ -46,15 +47,25 @@ class EnvConfig(Section, table="env"):
         "num_workers": "workers",
     }
 
-    id: str = option("", "environment: an id, file.py:Class or libgame.so")
+    id: str = option("", "environment: an id, file.py:name or libgame.so")
     num_envs: int = option(64, "environments that step together", least=1)
     backend: str = option("auto", "what runs them", choices=BACKENDS)
     impl: str = option(
         "auto", "reference: plain Python; native: compiled, on any backend", choices=IMPLEMENTATIONS
     )
-    workers: int = option(1, "threads that step them", least=1)
+    workers: int = option(
+        0, "threads or processes that step them; 0: 1 thread, or a process for each core", least=0
+    )
     max_episode_steps: int = option(0, "truncate after so many; 0: the environment's own", least=0)
     params: Mapping[str, Any] = option({}, "parameters of the environment")
+    wrappers: tuple[str, ...] = option(
+        (), "of Gymnasium, around what operant does not compile: module:Class"
+    )
+    frame_stack: int = option(1, "observations that are seen at once; likewise", least=1, most=1024)
+    on_worker_death: str = option(
+        "raise", "a killed process ends training, or begins again", choices=("raise", "restart")
+    )
+    step_timeout: float = option(60.0, "seconds after which a step in a process hangs", above=0.0)
 
 
 @dataclass(frozen=True)

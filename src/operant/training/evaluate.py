@@ -15,12 +15,19 @@ from operant.training.agent import Agent
 from operant.training.config import EnvConfig
 from operant.training.noise import fill_uniforms
 from operant.training.threads import one_thread_an_operation
-from operant.vector.batch import Batch, Ends, StepMemory, is_batch
+from operant.training.foreign import foreign_batch
+from operant.vector.batch import Batch, Ends, StepMemory, compiled_batch, is_batch
 from operant.vector.choose_backend import host_backend
 from operant.vector.env import VecEnv
-from operant.vector.registry import get_env
+from operant.vector.foreign_batch import MOST_STEPS, ForeignBatch
+from operant.vector.foreign_env import ForeignEnv
+from operant.vector.targets import find_env
 
 _MOST_ENVS = 1024
+_MOST_FOREIGN_ENVS = 16
+"""Each may hold a simulator or a screen of its own."""
+Playable = type[Env] | ForeignEnv | str | Batch
+"""What episodes can be played on."""
 
 
 @dataclass(frozen=True)
@@ -60,15 +67,27 @@ class Evaluated(NamedTuple):
 
 
 def evaluation_env(
-    env: type[Env] | str, config: EnvConfig, num_envs: int, max_episode_steps: int | None = None
-) -> VecEnv:
+    env: type[Env] | ForeignEnv | str,
+    config: EnvConfig,
+    num_envs: int,
+    max_episode_steps: int | None = None,
+    render_mode: str | None = None,
+) -> VecEnv | ForeignBatch:
     """A batch to play on: as trained, but with the environment's own time limit if it has one.
 
     `max_episode_steps` is a limit that wins over both. Where there is none at all, an episode may
     go on for ever: ``batch.max_episode_steps`` is None. Of a batch there is, see
-    `Batch.for_evaluation`.
+    `Batch.for_evaluation`. `render_mode` is for environments that operant does not compile: those
+    that it does can always be drawn.
     """
-    env = get_env(env) if isinstance(env, str) else env
+    env = find_env(env) if isinstance(env, str) else env
+    if isinstance(env, ForeignEnv):
+        drawn = {} if render_mode is None else {"render_mode": render_mode, "backend": "serial"}
+        batch = foreign_batch(env, config, num_envs, max_episode_steps, **drawn)
+        if batch.describe().max_episode_steps is not None:
+            return batch
+        batch.close()
+        return batch.for_evaluation(num_envs)
     own = env.max_episode_steps
     elsewhere = config.backend.startswith(("auto", "cuda"))
     backend = host_backend(env) if elsewhere else config.backend
@@ -85,7 +104,7 @@ def evaluation_env(
 
 def evaluate(
     agent: Agent,
-    env: type[Env] | str | Batch,
+    env: Playable,
     config: EnvConfig,
     *,
     episodes: int = 100,
@@ -105,14 +124,10 @@ def evaluate(
     if episodes < 1:
         raise ValueError(f"episodes must be at least 1, got {episodes}")
     check_limit(env, config, max_episode_steps)
-    size = min(episodes, _MOST_ENVS)
+    batch = _batch(env, config, episodes, max_episode_steps)
+    size = batch.num_envs
     shares = np.full(size, episodes // size)
     shares[: episodes % size] += 1
-    if is_batch(env):
-        batch = env.for_evaluation(size, max_episode_steps)
-    else:
-        assert isinstance(env, str | type)
-        batch = evaluation_env(env, config, size, max_episode_steps)
     returns: list[np.ndarray] = []
     lengths: list[np.ndarray] = []
     for ends in steps(agent, batch, deterministic, seed):
@@ -128,9 +143,22 @@ def evaluate(
     return Evaluation(np.concatenate(returns), np.concatenate(lengths))
 
 
+def _batch(
+    env: Playable, config: EnvConfig, episodes: int, max_episode_steps: int | None
+) -> Batch:
+    """Environments to play on, not more than there are episodes."""
+    if is_batch(env):
+        most = _MOST_FOREIGN_ENVS if compiled_batch(env) is None else _MOST_ENVS
+        return env.for_evaluation(min(episodes, most), max_episode_steps)
+    assert isinstance(env, str | type | ForeignEnv)
+    found = find_env(env) if isinstance(env, str) else env
+    most = _MOST_FOREIGN_ENVS if isinstance(found, ForeignEnv) else _MOST_ENVS
+    return evaluation_env(found, config, min(episodes, most), max_episode_steps)
+
+
 def evaluate_both(
     agent: Agent,
-    env: type[Env] | str | Batch,
+    env: Playable,
     config: EnvConfig,
     *,
     episodes: int = 100,
@@ -157,18 +185,18 @@ def evaluate_both(
     return Evaluated(greedy, sampled)
 
 
-def time_limit(env: type[Env] | str | Batch, config: EnvConfig) -> int | None:
+def time_limit(env: Playable, config: EnvConfig) -> int | None:
     """The time limit of an evaluation, see `evaluation_env`; None: an episode might never end."""
     if is_batch(env):
         return env.describe().evaluation_limit
-    assert isinstance(env, str | type)
-    own = (get_env(env) if isinstance(env, str) else env).max_episode_steps
-    return own or config.max_episode_steps or None
+    assert isinstance(env, str | type | ForeignEnv)
+    found = find_env(env) if isinstance(env, str) else env
+    if isinstance(found, ForeignEnv):  # it says so itself, and is cut where it does not
+        return config.max_episode_steps or MOST_STEPS
+    return found.max_episode_steps or config.max_episode_steps or None
 
 
-def check_limit(
-    env: type[Env] | str | Batch, config: EnvConfig, max_episode_steps: int | None = None
-) -> None:
+def check_limit(env: Playable, config: EnvConfig, max_episode_steps: int | None = None) -> None:
     """Raise ValueError if there is no time limit at all, so that an episode might never end."""
     if not (max_episode_steps or time_limit(env, config)):
         raise ValueError(

@@ -13,11 +13,14 @@ from operant.models.onnx import export_onnx, verify_onnx
 from operant.training.agent import Agent
 from operant.training.config import BaseConfig
 from operant.training.evaluate import evaluation_env, steps
+from operant.vector.foreign_env import ForeignEnv
 
 _ENVS, _STEPS = 16, 32
 
 
-def export_agent(agent: Agent, env: type[Env] | str, config: BaseConfig, path: Path) -> float:
+def export_agent(
+    agent: Agent, env: type[Env] | ForeignEnv | str, config: BaseConfig, path: Path
+) -> float:
     """Write the policy to `path`; the largest difference that onnxruntime shows on observations of
     real episodes.
 

@@ -10,6 +10,7 @@ from gymnasium import spaces
 
 from operant.runs.checkpoint import Checkpoint, load_checkpoint
 from operant.training.config import AgentConfig
+from operant.training.foreign import check_wrappers
 from operant.training.snapshot import (
     TRAINING_ONLY,
     check_finite,
@@ -17,7 +18,7 @@ from operant.training.snapshot import (
     load_weights,
     spaces_of,
 )
-from operant.vector.registry import get_env
+from operant.vector.targets import find_env
 
 if TYPE_CHECKING:
     from operant.training.trainer import Trainer
@@ -91,7 +92,8 @@ def _check_networks(trainer: Trainer, origin: Origin) -> None:
 def _check_spaces(trainer: Trainer, origin: Origin) -> None:
     """Compare kinds and shapes, where the environment that it was trained on is known."""
     try:
-        theirs = spaces_of(get_env(origin.config.env.id), origin.config)
+        check_wrappers(origin.config.env, None)
+        theirs = spaces_of(find_env(origin.config.env.id, import_modules=False), origin.config)
     except (ValueError, TypeError):  # not registered, or its parameters changed since
         return
     ours = trainer.env.single_observation_space, trainer.env.single_action_space

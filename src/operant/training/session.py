@@ -24,14 +24,16 @@ from operant.training.callbacks import Callback
 from operant.training.config import BaseConfig
 from operant.training.config_file import read_run_config, to_toml
 from operant.training.evaluate import Evaluated
+from operant.training.foreign import check_wrappers
 from operant.training.guard import NonFiniteError
 from operant.training.init_from import Origin, take_weights
 from operant.training.recorder import Recorder
-from operant.training.snapshot import chosen_env, config_of, restored
+from operant.training.snapshot import chosen_env, config_of, not_saved_note, restored
 from operant.training.trainer import Trainer
+from operant.vector.foreign_env import ForeignEnv
 
 T = TypeVar("T", bound=Trainer)
-_FREE = ("env.workers",)
+_FREE = ("env.workers", "env.on_worker_death", "env.step_timeout")
 MOST_LOG_BYTES = 1 << 20
 """Of ``train.log``; the older part of a longer one goes when the run is resumed."""
 
@@ -73,7 +75,8 @@ class Session(Generic[T]):
         if origin and resumed is None:
             run.log(f"weights of {origin['run']} at step {origin['step']:,}: {origin['path']}")
         run.log(f"engine {trainer.engine_name} ({trainer.engine_reason}) on {trainer.device}")
-        self.notes = (*notes, *self.recorder.notes)
+        unsaved = not_saved_note(trainer.env)
+        self.notes = (*notes, *self.recorder.notes, *([] if unsaved is None else [unsaved]))
         for note in self.notes:
             run.log(note)
 
@@ -81,7 +84,7 @@ class Session(Generic[T]):
     def start(
         cls,
         config: BaseConfig,
-        env: str | type[Env],
+        env: str | type[Env] | ForeignEnv,
         run_id: str = "",
         policy: nn.Module | None = None,
         init_from: Origin | None = None,
@@ -91,7 +94,7 @@ class Session(Generic[T]):
 
         Args:
             config: everything it depends on.
-            env: an id or a class.
+            env: an id, a class, or what makes environments.
             run_id: its name; by default environment, date and time.
             policy: where it is not one of `operant.models`.
             init_from: whose weights and normalisers to start from, instead of new ones.
@@ -117,7 +120,7 @@ class Session(Generic[T]):
     def resume(
         cls,
         run: Run,
-        env: str | type[Env] | None = None,
+        env: str | type[Env] | ForeignEnv | None = None,
         changes: Mapping[str, Any] | None = None,
         policy: nn.Module | None = None,
         checkpoint: str = "latest",
@@ -157,6 +160,7 @@ class Session(Generic[T]):
                     )
                 notes = _check_changes(config, changes)
                 chosen, changed = chosen_env(config, env), config.replaced(changes)
+                check_wrappers(config.env, changes.get("env.wrappers"))
                 make: Any = cls.trainer_type
                 trainer: T = make(chosen, changed, policy=policy, add_ons=add_ons)
                 return cls(run, trainer, None, lock, notes)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,15 +23,19 @@ from operant.training.add_on import AddOn
 from operant.training.agent import Agent
 from operant.training.config import AgentConfig, BaseConfig
 from operant.training.config_file import parsed_config, to_toml
+from operant.training.foreign import check_wrappers, foreign_batch
 from operant.training.network import new_network
 from operant.vector.batch import Batch, is_batch
-from operant.vector.registry import get_env
+from operant.vector.foreign_env import ForeignEnv
+from operant.vector.targets import find_env
 from operant.version import __version__
 
 if TYPE_CHECKING:
     from operant.training.trainer import Trainer
 
 T = TypeVar("T", bound="Trainer")
+Source = str | type[Env] | ForeignEnv | Batch
+"""What a caller may name as the environment of a checkpoint."""
 C = TypeVar("C", bound=BaseConfig)
 Arrays = dict[str, dict[str, np.ndarray]]
 TRAINING_ONLY = "return_normalizer."
@@ -71,18 +74,20 @@ def snapshot(trainer: Trainer) -> tuple[Arrays, dict[str, Any]]:
 
 
 def _env_state(batch: Batch) -> dict[str, np.ndarray]:
-    """The state of the environments; nothing, and a warning, where they cannot be saved."""
+    """The state of the environments; nothing where they cannot be saved."""
+    return batch.get_state() if batch.why_not_saved is None else {}
+
+
+def not_saved_note(batch: Batch) -> str | None:
+    """The sentence for the user of environments that cannot be saved; None: they can."""
     why = batch.why_not_saved
-    if why is None:
-        return batch.get_state()
-    warnings.warn(f"saved without its environments: {why}; they begin again", stacklevel=3)
-    return {}
+    return why and f"{why}: when this is resumed, the environments begin new episodes"
 
 
 def restored(
     cls: type[T],
     checkpoint: Checkpoint,
-    env: str | type[Env] | Batch | None,
+    env: Source | None,
     policy: nn.Module | None,
     options: Mapping[str, Any],
     add_ons: Sequence[AddOn] = (),
@@ -91,10 +96,12 @@ def restored(
     """The trainer in a checkpoint; see `Trainer.load`. `kind`: its configuration has more sections
     than the algorithm's own."""
     config = config_of(checkpoint, kind or cls.config_type)
+    chosen = chosen_env(config, env)
+    check_wrappers(config.env, options.get("wrappers", options.get("env.wrappers")))
     if policy is None:
-        _check_fits(checkpoint, config, env)
+        _check_fits(checkpoint, config, chosen)
     make: Any = cls  # an algorithm's constructor, see `Trainer`
-    trainer: T = make(chosen_env(config, env), config, policy=policy, add_ons=add_ons, **options)
+    trainer: T = make(chosen, config, policy=policy, add_ons=add_ons, **options)
     put_back(trainer, checkpoint)
     return trainer
 
@@ -146,12 +153,15 @@ def put_back(trainer: Trainer, checkpoint: Checkpoint) -> None:
 
 def load_agent(
     path: Path,
-    env: str | type[Env] | None = None,
+    env: str | type[Env] | ForeignEnv | None = None,
     policy: nn.Module | None = None,
     device: torch.device | None = None,
     which: str = "latest",
-) -> tuple[Agent, AgentConfig, type[Env] | str]:
+    wrappers: Sequence[str] = (),
+) -> tuple[Agent, AgentConfig, type[Env] | ForeignEnv]:
     """Only what acts, from a checkpoint: the agent, the configuration and the environment.
+
+    `wrappers` are those that the user names, see `check_wrappers`.
 
     Raises:
         CheckpointError, ValueError: see `Trainer.load`.
@@ -159,7 +169,8 @@ def load_agent(
     checkpoint = load_checkpoint(locate(path, which))
     config = config_of(checkpoint, AgentConfig)
     chosen = chosen_env(config, env)
-    assert isinstance(chosen, str | type)
+    assert isinstance(chosen, type | ForeignEnv)
+    check_wrappers(config.env, wrappers)
     spaces = spaces_of(chosen, config)
     device = device or torch.device("cpu")
     if policy is None:
@@ -265,14 +276,12 @@ def _check_tensor(array: np.ndarray, like: torch.Tensor, name: str, where: Path)
 
 
 def _check_fits(
-    checkpoint: Checkpoint, config: BaseConfig, env: str | type[Env] | Batch | None
+    checkpoint: Checkpoint, config: BaseConfig, env: type[Env] | ForeignEnv | Batch
 ) -> None:
     """Compare sizes in the configuration with the arrays, before anything is allocated for them."""
-    chosen = chosen_env(config, env)
-    if is_batch(chosen):
+    if not isinstance(env, type):  # others are made, and compared then
         return
-    assert isinstance(chosen, str | type)
-    _check_model(checkpoint, config, spaces_of(chosen, config))
+    _check_model(checkpoint, config, spaces_of(env, config))
     rewards = checkpoint.arrays.get("environment", {}).get("reward", np.empty(0))
     if rewards.shape != (config.env.num_envs,):
         raise CheckpointError(
@@ -305,27 +314,37 @@ class UnregisteredEnvError(ValueError):
         self.env_id = env_id
 
 
-def chosen_env(config: BaseConfig, env: str | type[Env] | Batch | None) -> str | type[Env] | Batch:
-    """`env`, or the environment that `config` names, if that is a built-in or registered one.
+def chosen_env(config: BaseConfig, env: Source | None) -> type[Env] | ForeignEnv | Batch:
+    """`env`, or the environment that `config` names, if that is one of ours or Gymnasium's registry
+    has it.
 
-    A file named in a checkpoint is not run: a checkpoint may come from anyone.
+    A file or a package named in a checkpoint is not run: a checkpoint may come from anyone.
 
     Raises:
         UnregisteredEnvError: it is not, and none was given.
+        ValueError: its package is not installed.
     """
-    if env is not None:
+    if env is not None and not isinstance(env, str):
         return env
+    name = config.env.id if env is None else env
     try:
-        return get_env(config.env.id)
-    except ValueError:
+        return find_env(name, import_modules=env is not None)
+    except ValueError as error:
+        if env is not None or "not installed" in str(error):
+            raise
         raise UnregisteredEnvError(config.env.id) from None
 
 
-def spaces_of(env: str | type[Env], config: BaseConfig) -> tuple[Any, Any]:
+def spaces_of(env: str | type[Env] | ForeignEnv, config: BaseConfig) -> tuple[Any, Any]:
     """Observation and action space of an environment with the parameters in `config`."""
     from operant.compiler.spec.rules import Rules
 
-    rules = Rules.of(get_env(env) if isinstance(env, str) else env, dict(config.env.params))
+    found = find_env(env) if isinstance(env, str) else env
+    if isinstance(found, ForeignEnv):
+        batch = foreign_batch(found, config.env, 1, backend="serial")
+        batch.close()
+        return batch.single_observation_space, batch.single_action_space
+    rules = Rules.of(found, dict(config.env.params))
     return rules.observation.space, rules.action.space
 
 

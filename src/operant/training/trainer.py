@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
@@ -27,8 +28,10 @@ from operant.training.network import check_network, new_network
 from operant.training.progress import shown
 from operant.training.recent import Recent
 from operant.training.threads import one_thread_an_operation
-from operant.vector.batch import Batch, env_class, fix_parameters
+from operant.vector.batch import Batch, env_class, fix_parameters, is_batch
 from operant.vector.copies import env_key
+from operant.vector.foreign_env import ForeignEnv
+from operant.vector.make import MakesEnvs, env_of
 
 WINDOW = 100
 """Episodes that ``mean_return`` and ``mean_length`` look back on."""
@@ -336,15 +339,18 @@ class Trainer:
         """
         from operant.runs.checkpoint import save_checkpoint
         from operant.training.saved import folder_for
-        from operant.training.snapshot import snapshot
+        from operant.training.snapshot import not_saved_note, snapshot
 
+        note = not_saved_note(self.env)
+        if note is not None:
+            warnings.warn(note, stacklevel=2)
         return save_checkpoint(folder_for(path), self.steps, *snapshot(self))
 
     @classmethod
     def load(
         cls,
         path: str | Path,
-        env: str | type[Env] | Batch | None = None,
+        env: str | type[Env] | ForeignEnv | MakesEnvs | Batch | None = None,
         *,
         policy: nn.Module | None = None,
         add_ons: Sequence[AddOn] = (),
@@ -355,7 +361,7 @@ class Trainer:
         Args:
             path: a checkpoint, a folder that `save` wrote to, a run directory; or a run's name, or
                 ``"latest"`` for the run that was started or resumed last.
-            env: needed where the environment is not one of the built-in or registered ones.
+            env: needed where the environment is neither one of ours nor in Gymnasium's registry.
             policy: needed where the policy was not one of `operant.models`.
             add_ons: those it was trained with.
             options: values to change, such as ``device="cpu"``.
@@ -369,6 +375,8 @@ class Trainer:
         from operant.training.snapshot import restored
 
         found = load_checkpoint(find_saved(path))
+        if env is not None and not isinstance(env, str) and not is_batch(env):
+            env = env_of(env)  # type: ignore[arg-type]
         return restored(cls, found, env, policy, options, add_ons)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -20,7 +20,7 @@ from operant.lang.env import Env
 from operant.vector.arguments import checked_count, checked_mode
 from operant.vector.batch import Description, Ends, StepMemory, reported_ends
 from operant.vector.copies import description, env_key, made_again
-from operant.vector.foreign import not_an_env
+from operant.vector.not_an_env import not_an_env
 from operant.vector.parameters import is_parameter, refuse_foreign_options, with_parameter
 from operant.vector.registry import id_of
 from operant.vector.seeding import checked_seed

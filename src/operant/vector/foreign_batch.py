@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["ForeignBatch", "ForeignEnvError", "env_seed"]
 
 _MAX_ENVS = 2**20
+MOST_STEPS = 10_000
+"""Of an episode that is played for its return, where the environment has no time limit."""
 
 
 class ForeignBatch(VectorEnv[Any, Any, Any]):
@@ -326,13 +328,15 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
             self.workers,
             self._params,
             found.max_episode_steps,
-            found.max_episode_steps,
+            found.max_episode_steps or MOST_STEPS,
             found.reward_threshold,
         )
 
     def for_evaluation(self, num_envs: int, max_episode_steps: int | None = None) -> ForeignBatch:
         """See `Batch`."""
         make_env = self._make_env
+        if self._probe.max_episode_steps is None:
+            max_episode_steps = max_episode_steps or MOST_STEPS
         if max_episode_steps is not None and max_episode_steps != self._probe.max_episode_steps:
             make_env = _Limited(make_env, max_episode_steps)
         return ForeignBatch(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, overload
+
+from gymnasium.vector import VectorEnv
 
 from operant.compiler.compile_error import warn_of_fallback
 from operant.compiler.spec.native_rules import is_native
@@ -12,18 +15,40 @@ from operant.toolchain.gpus import gpu_count, interpreted, why_not_cuda
 from operant.vector.base import BaseVecEnv
 from operant.vector.choose_backend import backend_of
 from operant.vector.env import VecEnv
+from operant.vector.foreign_batch import ForeignBatch
+from operant.vector.foreign_env import ForeignEnv, as_foreign
+from operant.vector.make_foreign import make_foreign
+from operant.vector.not_an_env import not_an_env
 from operant.vector.registry import get_env
 from operant.vector.single import SingleEnv
+from operant.vector.targets import find_env
+
+MakesEnvs = Callable[..., Any]
+"""A function, or a class of ``gymnasium.Env``, that makes one environment of Gymnasium's or
+PettingZoo's API."""
 
 
+@overload
 def make(
-    env: str | type[Env],
+    env: type[Env], num_envs: int = 1, *, backend: str = ..., impl: str | None = ..., **options: Any
+) -> BaseVecEnv: ...
+@overload
+def make(
+    env: str | ForeignEnv | MakesEnvs,
+    num_envs: int = 1,
+    *,
+    backend: str = ...,
+    impl: str | None = ...,
+    **options: Any,
+) -> Any: ...
+def make(
+    env: str | type[Env] | ForeignEnv | MakesEnvs,
     num_envs: int = 1,
     *,
     backend: str = "auto",
     impl: str | None = None,
     **options: Any,
-) -> BaseVecEnv:
+) -> BaseVecEnv | ForeignBatch:
     """A batch of environments.
 
     >>> env = make("CartPole-v1", num_envs=4, seed=7)
@@ -32,7 +57,10 @@ def make(
     (4, 4)
 
     Args:
-        env: an id such as ``"CartPole-v1"``, or an environment class.
+        env: an id such as ``"CartPole-v1"`` or ``"LunarLander-v3"``, an environment class, or a
+            function that makes one environment of Gymnasium's or PettingZoo's API. What operant
+            compiles is a `VecEnv` or a `CudaVecEnv`; of others it is a `ForeignBatch`, whose
+            options are those of `make_foreign`.
         num_envs: how many.
         backend: ``"reference"``, ``"cpu"`` (a `VecEnv`: NumPy arrays), ``"cuda"`` or ``"cuda:1"``
             (a `CudaVecEnv`: tensors on that GPU), or ``"auto"``: the GPU if there is one.
@@ -50,8 +78,10 @@ def make(
             runs on another one, with a `FallbackWarning`.
         MemoryError: they do not fit on the GPU; the message says how many would.
     """
-    if isinstance(env, str):
-        env = get_env(env)
+    found = env_of(env)
+    if isinstance(found, ForeignEnv):
+        return make_foreign(found, num_envs, backend=backend, impl=impl, **options)
+    env = found
     backend = backend_of(backend, impl, env)
     if not (isinstance(env, type) and issubclass(env, Env)) or is_native(env):
         return VecEnv(env, num_envs, backend=backend, **options)
@@ -69,6 +99,23 @@ def make(
     if isinstance(backend, str) and backend.partition(":")[0] == "cuda":
         return _on_gpu(env, num_envs, backend, options)
     return VecEnv(env, num_envs, backend=backend, **options)
+
+
+def env_of(env: str | type[Env] | ForeignEnv | MakesEnvs) -> type[Env] | ForeignEnv:
+    """The environment that a caller means by an id, a class or a function.
+
+    Raises:
+        ValueError: an unknown id.
+        TypeError: none of these; the message says what to pass instead.
+    """
+    if isinstance(env, str):
+        return find_env(env)
+    if isinstance(env, type) and issubclass(env, Env):
+        return env
+    found = None if isinstance(env, VectorEnv) else as_foreign(env)
+    if found is None:
+        raise TypeError(not_an_env(env))
+    return found
 
 
 def _on_gpu(env: type[Env], num_envs: int, name: str, options: dict[str, Any]) -> BaseVecEnv:

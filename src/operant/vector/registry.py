@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
-from operant.vector.gymnasium_ids import RULES, TRAINABLE, bare_name, is_gymnasiums
-
 if TYPE_CHECKING:
     from operant.lang.env import Env
 
 _NAMESPACE = "operant/"
+RULES = "a State, and reset(random), step(state, action) and observe(state) as functions of values"
+"""What a class of operant.Env is written with."""
 
 
 @dataclass(frozen=True)
@@ -90,27 +90,18 @@ def get_env(env_id: str) -> type[Env]:
     """The environment class of an id, with or without the prefix ``operant/``.
 
     Raises:
-        ValueError: unknown; the message names the nearest known ids, or says that it is one of
-            Gymnasium's.
+        ValueError: operant compiles none of this name; the message names the nearest ids.
     """
     env = known_env(env_id)
     if env is not None:
         return env
     name, names = env_id.removeprefix("operant:").removeprefix(_NAMESPACE), env_ids()
-    if is_gymnasiums(name) and bare_name(name) not in map(bare_name, names):
-        raise ValueError(
-            f"{env_id!r} is one of Gymnasium's own environments, which cannot be made or trained "
-            f"yet; {TRAINABLE}."
-        )
     lower = {known.lower(): known for known in names}
     near = difflib.get_close_matches(name.lower(), lower, 3, 0.5)  # the nearest first
     if near:
         meant = " or ".join(lower[known] for known in near)
         raise ValueError(f"unknown environment {env_id!r}; did you mean {meant}?")
-    raise ValueError(
-        f"unknown environment {env_id!r}; there are {', '.join(names)}; other environments of "
-        "Gymnasium's cannot be made or trained yet."
-    )
+    raise ValueError(f"unknown environment {env_id!r}; there are {', '.join(names)}")
 
 
 def known_env(env_id: str) -> type[Env] | None:

@@ -1,0 +1,82 @@
+"""How environments are named: the grammar of targets, and what a name stands for.
+
+| target | what it is |
+| --- | --- |
+| ``CartPole-v1``, ``operant/CartPole-v1`` | an id: one that operant compiles, else Gymnasium's |
+| ``LunarLander-v3``, ``ALE/Pong-v5`` | an id of Gymnasium's |
+| ``gymnasium:CartPole-v1`` | Gymnasium's, although operant has one of that name |
+| ``package:Name-v0`` | Gymnasium's, registered by importing the package |
+| ``file.py:name``, ``file.py`` | a class, or a function that makes environments, in a file |
+| ``package.module:name`` | the same in a module |
+| ``libgame.so`` | a game in C |
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from operant.vector.foreign_env import ForeignEnv
+from operant.vector.gymnasium_ids import PREFIX, find_gymnasium, near_ids
+from operant.vector.registry import env_ids, known_env
+
+if TYPE_CHECKING:
+    from operant.lang.env import Env
+
+LIBRARIES = (".so", ".dylib", ".dll")
+_ID = re.compile(r"(?:[\w-]+/)?[\w.-]+-v\d+")
+"""What ids look like, those of namespaces such as ``ALE/Pong-v5`` included."""
+_OURS = ("operant:", "operant/")
+
+
+class Target(NamedTuple):
+    """What a user names."""
+
+    kind: Literal["id", "code", "library"]
+    place: str
+    """The id; the file or module; the library."""
+    name: str = ""
+    """Of a class or function in the code; empty: the only one there is."""
+
+
+def parsed_target(text: str) -> Target:
+    """A target by the grammar above. A word without a version or a colon, such as ``CartPole`` or
+    ``lander``, is an id here; it may be the name of a module as well."""
+    if text.endswith(LIBRARIES):
+        return Target("library", text)
+    if text.startswith((PREFIX, *_OURS)):
+        return Target("id", text)
+    place, colon, name = text.rpartition(":")
+    if colon and not _ID.fullmatch(name):
+        return Target("code", place, name)
+    if text.endswith(".py") or (not colon and "/" in text and not _ID.fullmatch(text)):
+        return Target("code", text)
+    return Target("id", text)
+
+
+def find_env(name: str, import_modules: bool = True) -> type[Env] | ForeignEnv:
+    """The environment of an id: ours, else Gymnasium's.
+
+    Args:
+        name: an id, see above.
+        import_modules: whether a package that the id names may be imported (``package:Name-v0``);
+            not where the name comes from a run's own files.
+
+    Raises:
+        ValueError: there is none; the message names the nearest ids of both. Or its package is not
+            installed, with what to install.
+    """
+    found = None if name.startswith(PREFIX) else known_env(name)
+    if found is not None:
+        return found
+    if not name.startswith(_OURS):
+        foreign = find_gymnasium(name, import_modules)
+        if foreign is not None:
+            return foreign
+    near = near_ids(name.removeprefix("operant:").removeprefix("operant/"), env_ids())
+    if near:
+        raise ValueError(f"unknown environment {name!r}; did you mean {' or '.join(near)}?")
+    raise ValueError(
+        f"unknown environment {name!r}; there are {', '.join(env_ids())}, and what Gymnasium "
+        "knows, such as LunarLander-v3"
+    )
