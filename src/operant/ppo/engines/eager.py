@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from operant.models.distributions import masked
-from operant.ppo.engines.base import BaseEngine
+from operant.ppo.engines.base import BaseEngine, keep_ends
 from operant.ppo.engines.figures import DATA
 from operant.ppo.job import Job
 from operant.ppo.loss import Loss, normalized, ppo_loss
@@ -19,7 +19,6 @@ from operant.training.episodes import Episodes
 from operant.training.guard import check_action, check_rollout
 from operant.training.noise import fill_uniforms, shuffled
 from operant.training.threads import Threads, keep_freed_memory
-from operant.vector.batch import Ends
 
 SLICE = 4096
 """Samples that go through the networks at once on a CPU, so that activations stay in its caches."""
@@ -70,21 +69,12 @@ class EagerEngine(BaseEngine):
                 check_action(action, iteration, t)  # is it the policy's fault?
                 raise
             if ends is not None:
-                finished.append(self._keep_ends(t, ends))
+                finished.append(keep_ends(buffer, t, ends))
         buffer.last_value[:] = job.value(buffer.obs[-1].to(device))
         buffer.fill_final_values(lambda final_obs: job.value(final_obs.to(device)))
         if job.config.run.nan_guard:
             check_rollout(buffer, iteration)
         return Episodes.joined(finished)
-
-    def _keep_ends(self, t: int, ends: Ends) -> tuple[np.ndarray, ...]:
-        """Note the episodes that ended at step `t`, and final observations of those cut short."""
-        index, returns, lengths, truncated, final_obs = ends
-        if truncated.any():
-            assert final_obs is not None  # SAME_STEP mode
-            cut = index[truncated]
-            self.buffer.store_final_obs(t, cut, final_obs[cut])
-        return index, np.full(len(index), t), returns, lengths, truncated
 
     # advantages -----------------------------------------------------------------------------
     def advantages(self) -> None:

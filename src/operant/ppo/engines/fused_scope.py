@@ -105,6 +105,8 @@ def widest_layer(policy: ActorCritic) -> int:
 def why_not_fused(job: Job, most_neurons: int = MOST_NEURONS) -> str | None:
     """Why the fused engine cannot do a job, as the end of a sentence; None if it can."""
     policy = job.policy
+    if job.obs_layout.is_tree:
+        return "it knows observations of one array, not Dict and Tuple"
     if type(policy) not in (ActorCritic, ContinuousActorCritic, DiscreteActorCritic):
         return f"it knows the networks of operant.models, not {type(policy).__name__}"
     assert isinstance(policy, ActorCritic)
