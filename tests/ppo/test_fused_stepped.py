@@ -178,7 +178,9 @@ def test_the_engine_says_that_environments_step_outside() -> None:
     tree = Walk()
     tree.observation_space = spaces.Dict({"one": OBSERVATIONS["float32"]})
     tree._seen = lambda: ({"one": np.zeros(2, np.float32)}, {})  # type: ignore[method-assign]
-    other = PPO(ForeignBatch(lambda: tree, 1, backend="serial"), device="cpu", num_steps=4)
+    other = PPO(
+        ForeignBatch(lambda: tree, 1, backend="serial"), device="cpu", num_steps=4, minibatches=1
+    )
     assert other.engine.name == "eager"
     assert "one array, not Dict and Tuple" in other.engine_reason
 
