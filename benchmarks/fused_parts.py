@@ -84,7 +84,7 @@ def main() -> None:
     calls = {n: caller(n) for n in {len(given) for _, given, _ in parts.values()}}
     for _ in range(ROUNDS):
         for name, (function, given, samples) in parts.items():
-            entry = engine._functions[function].address if function else args["env_step"]
+            entry = engine._kernels.functions[function].address if function else args["env_step"]
             count = max(1, CALLS * TILE // samples)
             began = time.perf_counter()
             calls[len(given)](count, entry, given)

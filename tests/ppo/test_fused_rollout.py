@@ -277,12 +277,13 @@ class Dice(operant.Env):
 def tile_0_last(ppo: PPO, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the thread that claimed the first tile was not run before the others had finished."""
     engine = ppo.engine
-    run, arguments = engine._run, engine._arguments
+    run, arguments = engine._kernels.run, engine._arguments
 
-    def otherwise(name: str, tile: int) -> None:
+    def otherwise(name: str, tile: int, threads: int) -> None:
         if name != "collect":
-            return run(name, tile)
-        function, control, tiles = engine._functions[name].ctypes, arguments.arrays["control"], 3
+            return run(name, tile, threads)
+        function, control = engine._kernels.functions[name].ctypes, arguments.arrays["control"]
+        tiles = 3
         arguments.set(tile=tile)
         for first, end in ((1, tiles), (0, 1)):
             control[:] = 0
@@ -292,7 +293,7 @@ def tile_0_last(ppo: PPO, monkeypatch: pytest.MonkeyPatch) -> None:
         arguments.set(env_tiles=tiles)
 
     assert arguments["env_tiles"] == 3
-    monkeypatch.setattr(engine, "_run", otherwise)
+    monkeypatch.setattr(engine._kernels, "run", otherwise)
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["in order", "tile 0 last"])

@@ -166,7 +166,7 @@ def test_other_engines_say_why_not(engine: str, caplog: pytest.LogCaptureFixture
     assert f"the {engine} engine cannot do this job" in ppo.engine_reason
     assert ppo.engine_reason in caplog.text
     if engine == "fused":
-        assert "needs compiled environments, and these run on backend 'serial'" in ppo.engine_reason
+        assert "observations of one array, not Dict and Tuple" in ppo.engine_reason
 
 
 def test_a_bad_number_in_a_leaf_is_found() -> None:

@@ -146,4 +146,4 @@ def test_training_on_it() -> None:
     batch = ForeignBatch(MAKERS["CartPole"], 4, backend="serial")
     ppo = PPO(batch, num_steps=16, minibatches=2, epochs=1, hidden=[8], device="cpu")
     ppo.learn(4 * 16 * 2)
-    assert (ppo.steps, ppo.engine.name) == (128, "eager")
+    assert (ppo.steps, ppo.engine.name) == (128, "fused")

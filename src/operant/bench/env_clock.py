@@ -55,15 +55,20 @@ def clock_for(ppo: PPO) -> EnvClock:
     return StepClock(env)
 
 
+_STEPPING = ("write_step", "finish_rows", "action_masks")
+"""Methods in which an engine waits for environments; some batches have no `finish_rows`."""
+
+
 class StepClock:
-    """Times the calls of ``write_step`` and ``action_masks``."""
+    """Times the calls in which an engine waits for environments."""
 
     kind = "measured"
 
     def __init__(self, env: Any) -> None:
         self._env, self._sum = env, 0.0
-        for name in ("write_step", "action_masks"):
-            setattr(env, name, self._timed(getattr(env, name)))  # hides the class's
+        for name in _STEPPING:
+            if hasattr(env, name):
+                setattr(env, name, self._timed(getattr(env, name)))  # hides the class's
 
     def _timed(self, method: Callable[..., Any]) -> Callable[..., Any]:
         def timed(*arguments: Any) -> Any:
@@ -82,7 +87,7 @@ class StepClock:
 
     def close(self) -> None:
         """See `EnvClock`."""
-        for name in ("write_step", "action_masks"):
+        for name in _STEPPING:
             vars(self._env).pop(name, None)
 
 

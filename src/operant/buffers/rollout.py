@@ -182,13 +182,16 @@ class RolloutBuffer:
             ValueError: `value` returned another shape.
         """
         if self._finals:
-            found = value(torch.from_numpy(self.final_obs)).detach().cpu().numpy()
+            found = value(self._final_inputs()).detach().cpu().numpy()
             if found.shape != (self._finals,):
                 raise ValueError(
                     f"value must return one number for each of {self._finals} observations, "
                     f"got shape {found.shape}"
                 )
             self.arrays["final_value"].reshape(-1)[self.final_place] = found
+
+    def _final_inputs(self) -> Tensor:
+        return torch.from_numpy(self.final_obs)
 
     def compute_advantages(self, gamma: float, gae_lambda: float) -> None:
         """Write ``advantage`` and ``target``; see `operant.buffers.advantages`."""

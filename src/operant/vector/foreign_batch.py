@@ -19,6 +19,7 @@ from operant.backends.foreign.block import MakeEnv
 from operant.backends.foreign.choose_executor import Options, start
 from operant.backends.foreign.errors import ForeignEnvError
 from operant.backends.foreign.executor import as_pairs
+from operant.backends.foreign.part_steps import PartSteps, halves
 from operant.backends.foreign.seeds import env_seed
 from operant.vector.arguments import asked_mask, checked_count, recorded_by_wrapper
 from operant.vector.batch import Description, Ends, StepMemory
@@ -105,6 +106,7 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
         self._returns = np.zeros(self.num_envs)
         self._lengths = np.zeros(self.num_envs, np.int32)
         self._was_reset = False
+        self._parts = PartSteps(chosen.executor)
         self._reports_episodes = True
         self.closed = False
 
@@ -153,6 +155,7 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
             ForeignEnvError: an environment failed.
         """
         self._check_open()
+        self._parts.wait_for_all()
         own = dict(options or {})
         mask = asked_mask({"reset_mask": own.pop("reset_mask")} if "reset_mask" in own else None)
         self._reports_episodes = not recorded_by_wrapper(self)
@@ -216,20 +219,62 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
 
     def _step(self, actions: Any) -> Ends | None:
         self._check_was_reset()
-        memory = self._memory
-        packed_actions(self._action_layout, actions, memory.action)
+        self._parts.wait_for_all()
+        packed_actions(self._action_layout, actions, self._memory.action)
         self._executor.step()
-        self._returns += memory.reward
-        self._lengths += 1
-        ended = memory.terminated | memory.truncated
+        return self._ends(slice(None))
+
+    def _ends(self, rows: Any) -> Ends | None:
+        """The episodes that ended in a step of some rows, an index."""
+        memory = self._memory
+        self._returns[rows] += memory.reward[rows]
+        self._lengths[rows] += 1
+        ended = memory.terminated[rows] | memory.truncated[rows]
         if not ended.any():
             return None
-        index = np.flatnonzero(ended)
+        index = np.arange(self.num_envs)[rows][ended]
         cut = memory.truncated[index] & ~memory.terminated[index]
         returns = self._returns[index].astype(np.float32)
         ends = Ends(index, returns, self._lengths[index], cut, memory.final_obs)
         self._returns[index], self._lengths[index] = 0, 0
         return ends
+
+    # Halves that step beside each other -------------------------------------------------------
+    def halves(self) -> tuple[np.ndarray, np.ndarray]:
+        """Two sets of rows, int64 in order: of every worker about half of its environments, so
+        that either keeps all workers busy."""
+        return halves(self.num_envs, self.workers)
+
+    def begin_rows(self, actions: Any, rows: np.ndarray) -> None:
+        """Begin to step some rows, none of which is under way; `finish_rows` ends it.
+
+        Args:
+            actions: ``[len(rows), ...]``, as ``single_action_space`` has them; copied.
+            rows: int64, in order.
+
+        Raises:
+            ValueError, TypeError: actions of a wrong shape or kind; nothing was begun.
+        """
+        self._check_was_reset()
+        packed = self._action_layout.memory(len(rows))
+        packed_actions(self._action_layout, actions, packed)
+        self._memory.action[rows] = packed
+        self._parts.begin(rows.tolist())
+
+    def finish_rows(self, rows: np.ndarray, out: StepMemory) -> Ends | None:
+        """Wait for rows that were begun, and write what came of them to their rows of `out`; the
+        episodes that ended, as `write_step` gives them. Other rows may be under way.
+
+        Raises:
+            ForeignEnvError: an environment failed, one of other rows perhaps.
+        """
+        self._parts.wait(rows.tolist())
+        memory = self._memory
+        out.obs[rows] = memory.obs[rows]
+        out.reward[rows] = memory.reward[rows]
+        out.terminated[rows] = memory.terminated[rows]
+        out.truncated[rows] = memory.truncated[rows]
+        return self._ends(rows)
 
     def render(self) -> tuple[Any, ...] | None:
         """A picture of each; None without a render mode, and a warning."""
@@ -281,6 +326,7 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
         """
         self._check_was_reset()
         self._check_saved()
+        self._parts.wait_for_all()
         states = self._executor.states()
         sizes = np.array([len(state) for state in states])
         envs = np.zeros((self.num_envs, sizes.max()), np.uint8)
@@ -298,6 +344,7 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
         """See `Batch`."""
         self._check_open()
         self._check_saved()
+        self._parts.wait_for_all()
         arrays = self._saved_arrays()
         for name in ("envs", "sizes", *arrays):
             if name not in state:

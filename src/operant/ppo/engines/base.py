@@ -9,31 +9,42 @@ import numpy as np
 import torch
 
 from operant.buffers.advantages import discounted_returns
+from operant.buffers.frame_rollout import FrameRollout
 from operant.buffers.rollout import RolloutBuffer
 from operant.ppo.engines.figures import report, trained_tensors
 from operant.ppo.job import Iteration, Job
+from operant.vector.batch import Ends
+from operant.vector.frame_stack import FrameStack
 
 
 class BaseEngine:
-    """The parts of an `Engine` that do not depend on how it computes."""
+    """The parts of an `Engine` that do not depend on how it computes.
 
-    def __init__(self, job: Job) -> None:
+    Args:
+        job: what is trained.
+        obs_dtype: of observations in the rollout; the batch's own unless given.
+    """
+
+    def __init__(self, job: Job, obs_dtype: torch.dtype | None = None) -> None:
         self.job = job
         ppo, env, dist = job.config.ppo, job.env, job.distribution
-        obs = job.obs_layout
+        stack = env if isinstance(env, FrameStack) else None
+        obs = job.obs_layout if stack is None else stack.frame_layout
         samples = ppo.num_steps * env.num_envs
         numbers = math.prod(dist.action_shape) + dist.noise_size
         size = samples * (2 * obs.nbytes + 8 * numbers + 32)
         check_memory(size, f"{ppo.num_steps} steps of {env.num_envs}")
-        self.buffer = RolloutBuffer(
-            ppo.num_steps,
-            env.num_envs,
-            obs.shape,
-            dist.action_shape,
-            obs_dtype=torch.from_numpy(np.empty(0, obs.dtype)).dtype,
-            action_dtype=dist.action_dtype,
-            mask_size=job.mask_size,
-            layout=obs,
+        sizes = (ppo.num_steps, env.num_envs, obs.shape, dist.action_shape)
+        options: dict[str, Any] = {
+            "obs_dtype": obs_dtype or torch.from_numpy(np.empty(0, obs.dtype)).dtype,
+            "action_dtype": dist.action_dtype,
+            "mask_size": job.mask_size,
+            "layout": obs,
+        }
+        self.buffer = (
+            RolloutBuffer(*sizes, **options)
+            if stack is None
+            else FrameRollout(stack, *sizes, **options)
         )
         self._return_carry = np.zeros(env.num_envs, np.float32)
 
@@ -93,6 +104,17 @@ class BaseEngine:
         if not isinstance(carry, np.ndarray) or carry.shape != self._return_carry.shape:
             raise ValueError(f"return_carry must have shape {self._return_carry.shape}")
         self._return_carry[:] = carry
+
+
+def keep_ends(buffer: RolloutBuffer, t: int, ends: Ends) -> tuple[np.ndarray, ...]:
+    """Keep the final observations of episodes that were cut short at step `t`; all that ended, as
+    `Episodes.joined` takes them."""
+    index, returns, lengths, truncated, final_obs = ends
+    if truncated.any():
+        assert final_obs is not None  # SAME_STEP mode
+        cut = index[truncated]
+        buffer.store_final_obs(t, cut, final_obs[cut])
+    return index, np.full(len(index), t), returns, lengths, truncated
 
 
 def check_memory(size: int, what: str) -> None:

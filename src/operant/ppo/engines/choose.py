@@ -50,7 +50,10 @@ def _on_host(job: Job) -> Choice:
         return Choice(EagerEngine(job), f"the fused engine cannot do this job: {reason}")
     from operant.ppo.engines.fused_cpu import FusedEngine
 
-    return Choice(FusedEngine(job), "as asked" if wanted == "fused" else "the fastest for this job")
+    why = "as asked" if wanted == "fused" else "the fastest for this job"
+    if compiled_batch(job.env) is None:
+        why += "; its environments step outside of it, in their batch"
+    return Choice(FusedEngine(job), why)
 
 
 def _on_gpu(job: Job) -> Choice:
@@ -108,7 +111,7 @@ def _why_not_fused(job: Job) -> str | None:
             f"with environments in main memory it trains on the CPU, and the policy is on "
             f"{job.device}; run.device=cpu lets it"
         )
-    if job.env.backend not in ("cpu", "native"):
+    if compiled_batch(job.env) is not None and job.env.backend not in ("cpu", "native"):
         return f"it needs compiled environments, and these run on backend {job.env.backend!r}"
     from operant.ppo.engines.fused_scope import why_not_fused
 

@@ -9,8 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from operant.buffers.frame_rollout import FrameRollout
 from operant.models.distributions import masked
-from operant.ppo.engines.base import BaseEngine
+from operant.ppo.engines.base import BaseEngine, keep_ends
+from operant.ppo.engines.double_buffered import DoubleBuffered, steps_in_parts
 from operant.ppo.engines.figures import DATA
 from operant.ppo.job import Job
 from operant.ppo.loss import Loss, normalized, ppo_loss
@@ -19,7 +21,6 @@ from operant.training.episodes import Episodes
 from operant.training.guard import check_action, check_rollout
 from operant.training.noise import fill_uniforms, shuffled
 from operant.training.threads import Threads, keep_freed_memory
-from operant.vector.batch import Ends
 
 SLICE = 4096
 """Samples that go through the networks at once on a CPU, so that activations stay in its caches."""
@@ -42,15 +43,30 @@ class EagerEngine(BaseEngine):
         self.threads = 1 if one else job.config.run.threads or usable_cores()
         """Threads that train."""
         self._threads = Threads(self.threads)
+        self._halves: DoubleBuffered | None = None
+        if not on_cpu and steps_in_parts(job.env) and not isinstance(self.buffer, FrameRollout):
+            self._halves = DoubleBuffered(job, self.buffer)
 
     # collect --------------------------------------------------------------------------------
     @torch.inference_mode()
     def collect(self, iteration: int, step: int) -> Episodes:
         """Fill the buffer; see `Engine`."""
-        job, buffer = self.job, self.buffer
-        env, dist, device = job.env, job.distribution, job.device
+        job, buffer, device = self.job, self.buffer, self.job.device
         job.policy.eval()
         fill_uniforms(self._noise, job.config.run.seed, step)
+        episodes = (
+            self._play(iteration) if self._halves is None else self._halves.collect(self._noise)
+        )
+        buffer.last_value[:] = job.value(buffer.obs[-1].to(device))
+        buffer.fill_final_values(lambda final_obs: job.value(final_obs.to(device)))
+        if job.config.run.nan_guard:
+            check_rollout(buffer, iteration)
+        return episodes
+
+    def _play(self, iteration: int) -> Episodes:
+        """Step all environments together, with what the policy answers."""
+        buffer, job = self.buffer, self.job
+        env, dist, device = job.env, job.distribution, job.device
         noise = torch.from_numpy(self._noise)
         finished: list[tuple[np.ndarray, ...]] = []
         env.write_obs(buffer.start())
@@ -70,21 +86,8 @@ class EagerEngine(BaseEngine):
                 check_action(action, iteration, t)  # is it the policy's fault?
                 raise
             if ends is not None:
-                finished.append(self._keep_ends(t, ends))
-        buffer.last_value[:] = job.value(buffer.obs[-1].to(device))
-        buffer.fill_final_values(lambda final_obs: job.value(final_obs.to(device)))
-        if job.config.run.nan_guard:
-            check_rollout(buffer, iteration)
+                finished.append(keep_ends(buffer, t, ends))
         return Episodes.joined(finished)
-
-    def _keep_ends(self, t: int, ends: Ends) -> tuple[np.ndarray, ...]:
-        """Note the episodes that ended at step `t`, and final observations of those cut short."""
-        index, returns, lengths, truncated, final_obs = ends
-        if truncated.any():
-            assert final_obs is not None  # SAME_STEP mode
-            cut = index[truncated]
-            self.buffer.store_final_obs(t, cut, final_obs[cut])
-        return index, np.full(len(index), t), returns, lengths, truncated
 
     # advantages -----------------------------------------------------------------------------
     def advantages(self) -> None:

@@ -23,6 +23,7 @@ from operant.models.distributions import Categorical, Gaussian, MultiCategorical
 from operant.ppo.job import Job
 from operant.toolchain.gpus import is_hopper
 from operant.vector.batch import compiled_batch
+from operant.vector.frame_stack import FrameStack
 
 MOST_LAYERS = 3
 MOST_NEURONS = 256
@@ -105,6 +106,10 @@ def widest_layer(policy: ActorCritic) -> int:
 def why_not_fused(job: Job, most_neurons: int = MOST_NEURONS) -> str | None:
     """Why the fused engine cannot do a job, as the end of a sentence; None if it can."""
     policy = job.policy
+    if isinstance(job.env, FrameStack):
+        return "it stores whole observations, and these are stacks whose frames are stored once"
+    if job.obs_layout.is_tree:
+        return "it knows observations of one array, not Dict and Tuple"
     if type(policy) not in (ActorCritic, ContinuousActorCritic, DiscreteActorCritic):
         return f"it knows the networks of operant.models, not {type(policy).__name__}"
     assert isinstance(policy, ActorCritic)

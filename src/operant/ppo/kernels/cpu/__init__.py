@@ -1,7 +1,7 @@
 """Kernels of the `fused` engine on the CPU, for Numba; one idea a file.
 
-What threads run: `collect`, `estimate_advantages`, `train_epoch`. What these call, by address, see
-`compiled_function`:
+What threads run: `collect`, or `act` where others step the environments, `estimate_advantages`,
+`train_epoch`. What these call, by address, see `compiled_function`:
 
 - `forward`, `backward`: a multilayer perceptron on a tile of samples; its heart are the register
   blocks of `blocks`, made of `simd` and `activations`.
@@ -9,6 +9,7 @@ What threads run: `collect`, `estimate_advantages`, `train_epoch`. What these ca
   numbers.
 - `loss_categorical`, `loss_gaussian`, with `loss_terms`: from outputs to the gradient of PPO's
   loss, by the formulas of `operant.ppo.closed_form`, which `closed_forms` makes instructions of.
+- `policy_tile`: the policy on some environments, from observations to outputs.
 - `encode`: observations as inputs. `store_step`: what environments answered.
 - `order_chunk`, with `chunks` and `shuffle`: which samples a thread trains on.
 - `weights`: parameters as kernels read them, and Adam's step.

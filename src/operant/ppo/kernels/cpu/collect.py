@@ -10,45 +10,14 @@ from __future__ import annotations
 from numba import float32 as f32
 from numba import int64 as i64
 from numba import njit
-from numba import uint64 as u64
 
-from operant.compiler.runtime.intrinsics import at, atomic_add, call_address, shifted
+from operant.compiler.runtime.intrinsics import atomic_add, call_address
 from operant.ppo.kernels.cpu import layout as n
 from operant.ppo.kernels.cpu.compiled_function import compiled
 from operant.ppo.kernels.cpu.kernel_arguments import ARGUMENTS
-from operant.ppo.kernels.cpu.network_layout import NETWORK
+from operant.ppo.kernels.cpu.policy_tile import encode_tile, final_values, forward_tile, values_of
 from operant.ppo.kernels.cpu.record import record_at
 from operant.ppo.kernels.cpu.simd import LANES
-
-
-@njit(nogil=True, error_model="numpy")
-def _encode(args, obs, first, count, x_address, args_address):
-    call_address(args.encode, (obs, first, count, x_address, args.x_row, args_address))
-    if args.encoding == n.ONE_HOT:
-        call_address(args.expand_one_hot, (x_address, count, args_address))
-
-
-@njit(nogil=True, error_model="numpy")
-def _final_values(args, tile_number, scratch_address, args_address):
-    """Values of the final observations of episodes that were cut short."""
-    tile, critic, scratch = args.tile, args.critic, at(u64(scratch_address), f32)
-    x_address = scratch_address + 4 * args.scratch_x
-    offset = record_at(NETWORK, critic).out + args.value_row * tile
-    values = shifted(scratch, offset)
-    finals, found = args.final_index, args.final_value
-    first = tile_number * args.final_capacity
-    last = first + args.final_counts[tile_number]
-    bad = 0
-    for lo in range(first, last, tile):
-        count = min(tile, last - lo)
-        rows = (count + LANES - 1) // LANES * LANES
-        _encode(args, args.final_obs, lo, count, x_address, args_address)
-        arguments = (critic, x_address, args.x_row, rows, scratch_address, args_address)
-        call_address(args.forward, arguments)
-        for i in range(count):
-            bad |= (values[i] - values[i]) != f32(0)
-            found[finals[lo + i]] = values[i]
-    return bad
 
 
 @njit(nogil=True, error_model="numpy")
@@ -67,21 +36,15 @@ def _collect_tile(args, tile_number, scratch_address, args_address):
     bad = 0
     for step in range(steps + 1):
         if not as_it_is:
-            _encode(args, args.env_obs, lo, count, x_address, args_address)
-        for k in range(args.nets):
-            net = args.critic if k == 0 else args.actor
-            if k == 0 or step < steps:
-                arguments = (net, x_address, x_row, rows, scratch_address, args_address)
-                call_address(args.forward, arguments)
+            encode_tile(args, args.env_obs, lo, count, x_address, args_address)
+        forward_tile(args, step < steps, x_address, x_row, rows, scratch_address, args_address)
         if step < steps:
             call_address(args.sample, (step, lo, count, scratch_address, args_address))
             stepped = (lo, lo + whole, args.now_us, i64(step == 0), args.env_arguments)
             ended = call_address(args.env_step, stepped)
             stored = (step, tile_number, count, ended, scratch_address, args_address)
             bad |= call_address(args.store_step, stored)
-    offset = record_at(NETWORK, args.critic).out + args.value_row * tile
-    values = shifted(at(u64(scratch_address), f32), offset)
-    last_value = args.last_value
+    values, last_value = values_of(args, scratch_address), args.last_value
     for i in range(count):
         bad |= (values[i] - values[i]) != f32(0)
         last_value[lo + i] = values[i]
@@ -99,5 +62,5 @@ def collect(worker, args_address):
         if claimed >= args.env_tiles:
             break
         bad[claimed] = _collect_tile(args, claimed, scratch, args_address)
-        bad[claimed] |= _final_values(args, claimed, scratch, args_address)
+        bad[claimed] |= final_values(args, claimed, scratch, args_address)
     return 0

@@ -24,6 +24,7 @@ from operant.toolchain.generated_modules import load_module, module_path
 from operant.toolchain.machine import usable_cores
 
 _FILES = {
+    "act": ("act", "value_finals"),
     "encode": ("encode", "expand_one_hot"),
     "weights": ("finish", "pack"),
 }

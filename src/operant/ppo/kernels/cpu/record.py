@@ -61,9 +61,9 @@ class Field:
         return types.uint64 if self.kind is Kind.FUNCTION else types.int64
 
 
-def number(name: str) -> Field:
+def number(name: str, *, optional: bool = False) -> Field:
     """A number."""
-    return Field(name, Kind.NUMBER)
+    return Field(name, Kind.NUMBER, None, optional)
 
 
 def array(name: str, dtype: Any, *, optional: bool = False) -> Field:
@@ -71,9 +71,9 @@ def array(name: str, dtype: Any, *, optional: bool = False) -> Field:
     return Field(name, Kind.ARRAY, dtype, optional)
 
 
-def memory(name: str) -> Field:
+def memory(name: str, *, optional: bool = False) -> Field:
     """Memory of any kind."""
-    return Field(name, Kind.MEMORY)
+    return Field(name, Kind.MEMORY, None, optional)
 
 
 def function(name: str, *, optional: bool = False) -> Field:
