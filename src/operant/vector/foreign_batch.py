@@ -270,6 +270,10 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
         self._check_was_reset()
         return self._memory.mask.copy()
 
+    def live_rows(self) -> np.ndarray | None:
+        """See `Batch`."""
+        return None
+
     def get_state(self) -> dict[str, np.ndarray]:
         """See `Batch`. ``envs`` is uint8 ``[num_envs, bytes of the longest]``, of which the first
         ``sizes`` count.

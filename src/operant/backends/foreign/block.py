@@ -297,12 +297,3 @@ def blocks(num_envs: int, workers: int) -> list[range]:
     size, more = divmod(num_envs, workers)
     ends = [size * k + min(k, more) for k in range(workers + 1)]
     return [range(a, b) for a, b in pairwise(ends)]
-
-
-def mask_entries(space: spaces.Space[Any]) -> int:
-    """How many entries an action mask of a space has; 0: it can have none."""
-    if isinstance(space, spaces.Discrete):
-        return int(space.n)
-    if isinstance(space, spaces.MultiDiscrete):
-        return int(space.nvec.sum())
-    return 0

@@ -10,9 +10,10 @@ import gymnasium
 import numpy as np
 from gymnasium.wrappers import TimeLimit
 
-from operant.backends.foreign.block import Layouts, MakeEnv, mask_entries
+from operant.backends.foreign.block import Layouts, MakeEnv
 from operant.backends.foreign.errors import ForeignEnvError
 from operant.backends.foreign.state import why_not_saved
+from operant.spaces.mask_leaf import mask_entries
 from operant.spaces.rows import ObsLayout
 
 _MOST_STEPS = 64

@@ -34,6 +34,7 @@ class BaseEngine:
             action_dtype=dist.action_dtype,
             mask_size=job.mask_size,
             layout=obs,
+            rows_rest=env.live_rows() is not None,
         )
         self._return_carry = np.zeros(env.num_envs, np.float32)
 
@@ -44,6 +45,9 @@ class BaseEngine:
             done = arrays["terminated"] | arrays["truncated"]
             gamma = self.job.config.ppo.gamma
             returns = discounted_returns(arrays["reward"], done, self._return_carry, gamma)
+            counted = self.buffer.live_samples()
+            if counted is not None:
+                returns = returns.reshape(-1)[counted]
             normalizer.update(torch.from_numpy(returns).to(self.job.device))
             self.buffer.reward *= normalizer.scale().cpu()
 
@@ -75,6 +79,11 @@ class BaseEngine:
     def explained_variance(self) -> float:
         """Share of the targets' variance that the values explain; NaN if there is none."""
         target, value = self.buffer.arrays["target"], self.buffer.arrays["value"]
+        counted = self.buffer.live_samples()
+        if counted is not None:
+            target, value = target.reshape(-1)[counted], value.reshape(-1)[counted]
+            if not len(target):
+                return float("nan")
         spread = float(target.var())
         return 1 - float((target - value).var()) / spread if spread > 0 else float("nan")
 

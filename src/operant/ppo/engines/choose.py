@@ -108,6 +108,8 @@ def _why_not_fused(job: Job) -> str | None:
             f"with environments in main memory it trains on the CPU, and the policy is on "
             f"{job.device}; run.device=cpu lets it"
         )
+    if job.env.live_rows() is not None:
+        return "it trains on every row of every step, and some of this batch rest at times"
     if job.env.backend not in ("cpu", "native"):
         return f"it needs compiled environments, and these run on backend {job.env.backend!r}"
     from operant.ppo.engines.fused_scope import why_not_fused
