@@ -13,6 +13,8 @@ KEY = "action_mask"
 class MaskLeaf(NamedTuple):
     """How observations are taken apart that bring their mask."""
 
+    whole: spaces.Space[Any]
+    """The space that the environment has."""
     seen: spaces.Space[Any]
     """What a policy sees: the space without the mask. Of a Dict that has one other entry, that
     entry alone, as the ``{"observation": ..., "action_mask": ...}`` of PettingZoo's games have."""
@@ -53,12 +55,12 @@ def mask_leaf(
     if math.prod(leaf.shape) != size:
         return None
     if shown:
-        return MaskLeaf(observation, None)
+        return MaskLeaf(observation, observation, None)
     rest = {key: space for key, space in observation.spaces.items() if key != KEY}
     if len(rest) == 1:
         ((only, space),) = rest.items()
-        return MaskLeaf(space, only)
-    return MaskLeaf(spaces.Dict(rest), None)
+        return MaskLeaf(observation, space, only)
+    return MaskLeaf(observation, spaces.Dict(rest), None)
 
 
 def mask_entries(space: spaces.Space[Any]) -> int:

@@ -106,13 +106,13 @@ def evaluate(
         raise ValueError(f"episodes must be at least 1, got {episodes}")
     check_limit(env, config, max_episode_steps)
     size = min(episodes, _MOST_ENVS)
-    shares = np.full(size, episodes // size)
-    shares[: episodes % size] += 1
     if is_batch(env):
         batch = env.for_evaluation(size, max_episode_steps)
     else:
         assert isinstance(env, str | type)
         batch = evaluation_env(env, config, size, max_episode_steps)
+    shares = np.full(batch.num_envs, episodes // batch.num_envs)
+    shares[: episodes % batch.num_envs] += 1
     returns: list[np.ndarray] = []
     lengths: list[np.ndarray] = []
     for ends in steps(agent, batch, deterministic, seed):
