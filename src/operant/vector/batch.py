@@ -50,10 +50,11 @@ class Ends(NamedTuple):
     """int32: their steps."""
     truncated: np.ndarray
     """bool: ended by a time limit, and not by the rules."""
-    final_obs: np.ndarray | None
+    final_obs: Any
     """``[num_envs, *shape]``, as in `StepMemory`: the last observations of these episodes, in their
-    rows alone. The batch's memory, which the next step overwrites. None where the observations of
-    the step are the last ones, which they are not in SAME_STEP mode alone."""
+    rows alone. The batch's memory, which the next step overwrites; a tensor on the batch's device,
+    if that is another's. None where the observations of the step are the last ones, which they are
+    not in SAME_STEP mode alone."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -39,6 +41,9 @@ class Arrays(Protocol):
 
     def is_own(self, values: Any) -> bool:
         """Whether values are an array of this kind already."""
+
+    def stepping(self) -> AbstractContextManager[Any]:
+        """In which the vector environment is called: what it makes, it may change at any time."""
 
     def where(self, chosen: Any, values: Any) -> Any:
         """`values` where `chosen`, else 0; a new array."""
@@ -85,6 +90,10 @@ class HostArrays:
     def is_own(self, values: Any) -> bool:
         """See `Arrays`."""
         return isinstance(values, np.ndarray)
+
+    def stepping(self) -> AbstractContextManager[Any]:
+        """See `Arrays`."""
+        return nullcontext()
 
     def where(self, chosen: np.ndarray, values: np.ndarray) -> np.ndarray:
         """See `Arrays`."""
@@ -161,11 +170,19 @@ class DeviceArrays:
             return {key: self.handed(value) for key, value in values.items()}
         if isinstance(values, tuple):
             return tuple(self.handed(value) for value in values)
+        if values.is_inference():
+            values = values.clone()
         return values if self._library is None else self._library.from_dlpack(values)
 
     def is_own(self, values: Any) -> bool:
         """See `Arrays`."""
         return isinstance(values, self._torch.Tensor)
+
+    @contextmanager
+    def stepping(self) -> Iterator[None]:
+        """See `Arrays`: tensors made in inference mode could not be changed outside of it."""
+        with self._torch.inference_mode(False), self._torch.no_grad():
+            yield
 
     def where(self, chosen: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         """See `Arrays`."""

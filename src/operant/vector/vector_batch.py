@@ -191,11 +191,12 @@ class VectorBatch:
     def write_step(self, actions: Any, out: StepMemory) -> Ends | None:
         """See `Batch`."""
         self._check_was_reset()
-        obs, reward, terminated, truncated, info = self._env.step(self._given(actions))
+        with self._arrays.stepping():
+            obs, reward, terminated, truncated, info = self._env.step(self._given(actions))
         reward = self._column("rewards", reward, np.float64)
         terminated = self._column("terminated", terminated, np.bool_)
         truncated = self._column("truncated", truncated, np.bool_)
-        acted = self._live
+        acted = self._arrays.copy(self._live)
         if self._mode == AutoresetMode.NEXT_STEP:
             reward = self._arrays.where(acted, reward)
             terminated, truncated = terminated & acted, truncated & acted
@@ -208,7 +209,7 @@ class VectorBatch:
             index = int(on_host(reward != reward).argmax())
             self._fail(f"gave a reward that is NaN in row {index}")
         if self._mode != AutoresetMode.SAME_STEP:
-            self._live = ~ended
+            self._live[...] = ~ended
         self._take(obs, info)
         found = self._ends(ended, terminated, truncated, info) if ends else None
         out.obs[...] = self._rows
@@ -244,7 +245,8 @@ class VectorBatch:
         elif self._mode == AutoresetMode.DISABLED:
             self._final[...] = self._rows
             self._live[...] = True
-            again = self._env.reset(options={"reset_mask": self._arrays.handed(ended)})
+            with self._arrays.stepping():
+                again = self._env.reset(options={"reset_mask": self._arrays.handed(ended)})
             self._take(*again, rows=ended)
         next_step = self._mode == AutoresetMode.NEXT_STEP
         found = Ends(

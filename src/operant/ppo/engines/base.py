@@ -25,18 +25,22 @@ class BaseEngine:
         numbers = math.prod(dist.action_shape) + dist.noise_size
         size = samples * (2 * obs.nbytes + 8 * numbers + 32)
         check_memory(size, f"{ppo.num_steps} steps of {env.num_envs}")
-        self.buffer = RolloutBuffer(
-            ppo.num_steps,
-            env.num_envs,
+        self.buffer = self._new_buffer()
+        self._return_carry = np.zeros(env.num_envs, np.float32)
+
+    def _new_buffer(self) -> RolloutBuffer:
+        job, obs, dist = self.job, self.job.obs_layout, self.job.distribution
+        return RolloutBuffer(
+            job.config.ppo.num_steps,
+            job.env.num_envs,
             obs.shape,
             dist.action_shape,
             obs_dtype=torch.from_numpy(np.empty(0, obs.dtype)).dtype,
             action_dtype=dist.action_dtype,
             mask_size=job.mask_size,
             layout=obs,
-            rows_rest=env.live_rows() is not None,
+            rows_rest=job.env.live_rows() is not None,
         )
-        self._return_carry = np.zeros(env.num_envs, np.float32)
 
     def normalize_rewards(self) -> None:
         """Divide the rollout's rewards by the running deviation of returns, if asked."""

@@ -36,10 +36,15 @@ def choose_engine(job: Job) -> Choice:
 
 
 def _on_host(job: Job) -> Choice:
-    """`fused` or `eager`, with environments in main memory."""
+    """`fused` or `eager`, with environments in main memory; `eager` with those of others on a GPU."""
     from operant.ppo.engines.eager import EagerEngine
 
     wanted = job.config.run.engine
+    if job.env.device.type != "cpu":
+        from operant.ppo.engines.eager_device import DeviceEagerEngine
+
+        why = f"{job.env.backend!r} environments on {job.env.device} are not compiled by operant"
+        return Choice(DeviceEagerEngine(job), "as asked" if wanted == "eager" else why)
     if wanted == "eager":
         return Choice(EagerEngine(job), "as asked")
     if wanted == "graph":

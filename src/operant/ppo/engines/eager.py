@@ -1,6 +1,8 @@
 """The `eager` engine: PyTorch as written. The readable reference; every device, env and policy.
 
-Time-major ``[T, N]``. Environments run on the CPU; on a GPU only the networks do.
+Time-major ``[T, N]``. Environments run on the CPU; on a GPU only the networks do. Compiled
+environments on a GPU have an `eager` of their own (`gpu_builders`), those of others as well
+(`eager_device`).
 """
 
 from __future__ import annotations
@@ -117,7 +119,7 @@ class EagerEngine(BaseEngine):
         found = self.report(figures, iteration)
         found["epochs"] = epoch + 1.0
         if job.obs_normalizer is not None:
-            seen = data[0] if counted is None else data[0][torch.from_numpy(counted)]
+            seen = data[0] if counted is None else data[0][torch.from_numpy(counted).to(job.device)]
             job.obs_normalizer.update(seen)
         found["explained_variance"] = self.explained_variance()
         return found
