@@ -165,6 +165,31 @@ def test_what_goes_wrong_names_environment_and_agent(how: str, sentence: str) ->
     assert (raised.value.env_index, raised.value.seed) == (0, env_seed(1, 0))
 
 
+def test_agents_of_a_process_that_ended_are_truncated() -> None:
+    batch = ForeignBatch(
+        partial(Knights, "exit"),
+        2,
+        backend="processes",
+        workers=2,
+        seed=1,
+        on_worker_death="restart",
+    )
+    batch.reset()
+    out = memory(batch)
+    for t in range(4):
+        live = batch.live_rows()
+        assert live is not None
+        masks = batch.action_masks()
+        assert masks is not None
+        ends = batch.write_step(masks.argmax(1), out)
+        assert t == 3 or ends is None
+    assert ends is not None
+    np.testing.assert_array_equal(ends.env_index, np.flatnonzero(live))
+    assert (ends.truncated.all(), ends.lengths.tolist()) == (True, [4] * len(ends.lengths))
+    assert batch.live_rows().all()  # type: ignore[union-attr]
+    batch.close()
+
+
 def test_what_is_refused() -> None:
     with pytest.raises(ForeignEnvError, match=r"observation_space of 'cid' .* supersuit.pad"):
         ForeignBatch(partial(Knights, "spaces"), 1)

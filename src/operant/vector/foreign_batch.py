@@ -231,9 +231,10 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
         self._check_was_reset()
         memory = self._memory
         packed_actions(self._action_layout, actions, memory.action)
-        self._lengths += memory.live if self.agents else 1
+        acted = memory.live.copy() if self.agents else 1
         self._executor.step()
         self._returns += memory.reward
+        self._lengths += acted
         ended = memory.terminated | memory.truncated
         if not ended.any():
             return None

@@ -117,7 +117,9 @@ class Processes:
             )
         self.workers, self._restart, self._timeout_s = workers, restart, timeout_s
         self._setup = (make_env, layouts, num_envs)
-        self._rows_each = layouts.rows_each
+        self._rows_each, self._agents = layouts.rows_each, layouts.agents
+        self._acting: Any = True
+        """Rows that the last step is for, of environments with several agents."""
         self._sent: list[tuple[_Worker, bytes]] = []
         self._seeds: dict[int, int] = {}
         self._lives = 0
@@ -216,7 +218,7 @@ class Processes:
             memory.final_obs[rows] = memory.obs[rows]
             memory.reward[rows] = 0
             memory.terminated[rows] = False
-            memory.truncated[rows] = memory.live[rows] if self._rows_each > 1 else True
+            memory.truncated[rows] = True if self._acting is True else self._acting[rows]
         self._workers[k].end(0)
         worker = self._workers[k] = self._started(k, envs)
         self._answer(worker, "was made again")
@@ -228,6 +230,8 @@ class Processes:
 
     def step(self) -> None:
         """See `Executor`."""
+        if self._agents:
+            self._acting = self.memory.live.copy()
         self._all(c.STEP, None, "stepped")
 
     def reset(self, seeds: SeedPairs, options: Any = None) -> None:

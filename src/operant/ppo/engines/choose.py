@@ -36,7 +36,7 @@ def choose_engine(job: Job) -> Choice:
 
 
 def _on_host(job: Job) -> Choice:
-    """`fused` or `eager`, with environments in main memory; `eager` with those of others on a GPU."""
+    """`fused` or `eager`, with environments in main memory; `eager` for others on a GPU."""
     from operant.ppo.engines.eager import EagerEngine
 
     wanted = job.config.run.engine
