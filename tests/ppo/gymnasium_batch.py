@@ -122,6 +122,9 @@ class GymnasiumBatch:
     def action_masks(self) -> None:
         return None
 
+    def live_rows(self) -> None:
+        return None
+
     def get_state(self) -> dict[str, np.ndarray]:
         states = np.stack([env.get_state() for env in self.envs])  # type: ignore[attr-defined]
         return {"envs": states, "returns": self._returns.copy(), "lengths": self._lengths.copy()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,7 +22,8 @@ class GpuBuffer:
     - ``scaled_reward`` float32 ``[T, N]``: the rewards that advantages are computed from; may be
       set to ``reward`` itself.
 
-    Nothing waits for the GPU. The buffer owns its memory; views change with the next rollout.
+    Nothing but `live_samples` waits for the GPU. The buffer owns its memory; views change with the
+    next rollout.
 
     Args:
         num_steps, num_envs: T and N.
@@ -29,6 +31,7 @@ class GpuBuffer:
         device: the GPU.
         obs_dtype, action_dtype: of the tensors.
         mask_size: numbers of an action mask; 0 where there is none.
+        rows_rest: whether some rows are no samples at times; see `RolloutBuffer`.
 
     Raises:
         ValueError: less than one step or environment.
@@ -45,6 +48,7 @@ class GpuBuffer:
         obs_dtype: torch.dtype = torch.float32,
         action_dtype: torch.dtype = torch.int64,
         mask_size: int = 0,
+        rows_rest: bool = False,
     ) -> None:
         if num_steps < 1 or num_envs < 1:
             raise ValueError(
@@ -62,6 +66,7 @@ class GpuBuffer:
         self.log_prob, self.reward, self.scaled_reward = zeros(), zeros(), zeros()
         self.terminated, self.truncated = zeros(dtype=torch.bool), zeros(dtype=torch.bool)
         self.action_mask = zeros(mask_size, dtype=torch.bool, steps=num_steps + 1)
+        self.live = zeros(dtype=torch.bool) if rows_rest else None
         self.final_obs = zeros(*obs_shape, dtype=obs_dtype)
         self.report = zeros(4)
         self.advantage, self.target = zeros(), zeros()
@@ -85,6 +90,10 @@ class GpuBuffer:
     def values(self) -> Tensor:
         """``value`` and ``last_value`` together: float32 ``[T + 1, N]``; a view."""
         return self._values
+
+    def live_samples(self) -> np.ndarray | None:
+        """See `RolloutBuffer`; waits for the GPU, if rows rest."""
+        return None if self.live is None else np.flatnonzero(self.live.cpu().numpy())
 
     def flat(self, *names: str) -> list[Tensor]:
         """Views ``[T * N, ...]`` of the named tensors ``[T, N, ...]`` (of ``obs`` and

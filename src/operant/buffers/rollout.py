@@ -25,6 +25,8 @@ class RolloutBuffer:
     - ``action`` ``[T, N, *action_shape]``; ``log_prob``, ``value``, ``reward`` float32 ``[T, N]``.
     - ``terminated``, ``truncated`` bool ``[T, N]``.
     - ``action_mask`` bool ``[T, N, mask_size]``: the actions that were allowed.
+    - ``live`` bool ``[T, N]``: which of these are samples, see `Batch.live_rows`; None without
+      `rows_rest`: all are.
     - ``final_value`` float32 ``[T, N]``: value of the final observation where ``truncated``.
     - ``last_value`` float32 ``[N]``: value of ``obs[T]``.
     - ``advantage``, ``target`` float32 ``[T, N]``, written by `compute_advantages`.
@@ -38,6 +40,7 @@ class RolloutBuffer:
         mask_size: numbers of an action mask; 0 where there is none.
         layout: where the leaves of a tree observation are in ``obs``, whose shape and dtype are
             then the layout's; None: there is one leaf.
+        rows_rest: whether some rows are no samples at times.
 
     Raises:
         ValueError: less than one step or environment.
@@ -51,6 +54,7 @@ class RolloutBuffer:
     terminated: Tensor
     truncated: Tensor
     action_mask: Tensor
+    live: Tensor | None
     final_value: Tensor
     last_value: Tensor
     advantage: Tensor
@@ -67,6 +71,7 @@ class RolloutBuffer:
         action_dtype: torch.dtype = torch.int64,
         mask_size: int = 0,
         layout: ObsLayout | None = None,
+        rows_rest: bool = False,
     ) -> None:
         if num_steps < 1 or num_envs < 1:
             raise ValueError(
@@ -84,6 +89,9 @@ class RolloutBuffer:
         for name in ("terminated", "truncated"):
             self._new(name, shape, torch.bool)
         self._new("action_mask", (*shape, mask_size), torch.bool)
+        self.live = None
+        if rows_rest:
+            self._new("live", shape, torch.bool)
         self._new("last_value", (num_envs,), torch.float32)
         self._final_obs = np.empty((num_envs, *obs_shape), self.arrays["obs"].dtype)
         self._final_place = np.empty(num_envs, np.int64)
@@ -207,6 +215,11 @@ class RolloutBuffer:
             gae_lambda,
             out=(a["advantage"], a["target"]),
         )
+
+    def live_samples(self) -> np.ndarray | None:
+        """The samples of this rollout, int64 ``[K]``, as `flat` numbers them, in order; None: all
+        of them are."""
+        return None if self.live is None else np.flatnonzero(self.arrays["live"])
 
     def flat(self, *names: str) -> list[Tensor]:
         """Views ``[T * N, ...]`` of the named tensors ``[T, N, ...]`` (of ``obs`` without its last

@@ -25,6 +25,7 @@ from operant.training.config import AgentConfig, BaseConfig
 from operant.training.config_file import parsed_config, to_toml
 from operant.training.foreign import check_wrappers, foreign_batch
 from operant.training.network import new_network
+from operant.training.recent import Recent
 from operant.vector.batch import Batch, is_batch
 from operant.vector.foreign_env import ForeignEnv
 from operant.vector.targets import find_env
@@ -68,9 +69,16 @@ def snapshot(trainer: Trainer) -> tuple[Arrays, dict[str, Any]]:
         "episodes": trainer.episodes,
         "optimizer_steps": trainer.optimizer_steps,
         "seconds": trainer.seconds,
-        "recent": [[float(r), int(n)] for r, n in trainer.recent if math.isfinite(r)],
+        "recent": _finite_pairs(trainer.recent),
     }
+    if trainer.agent_returns.recent:
+        every = trainer.agent_returns.recent.items()
+        facts["recent_by_agent"] = {name: _finite_pairs(recent) for name, recent in every}
     return arrays, facts
+
+
+def _finite_pairs(recent: Recent) -> list[list[float]]:
+    return [[float(r), int(n)] for r, n in recent if math.isfinite(r)]
 
 
 def _env_state(batch: Batch) -> dict[str, np.ndarray]:
@@ -149,6 +157,10 @@ def put_back(trainer: Trainer, checkpoint: Checkpoint) -> None:
     trainer.seconds = _seconds(facts.get("seconds"), where)
     trainer.recent.clear()
     trainer.recent.extend(_pairs(facts.get("recent"), where))
+    by_agent = facts.get("recent_by_agent", {})
+    for name, recent in trainer.agent_returns.recent.items():
+        recent.clear()
+        recent.extend(_pairs(by_agent.get(name, []) if isinstance(by_agent, dict) else None, where))
 
 
 def load_agent(

@@ -18,6 +18,7 @@ from operant.models.distributions import Distribution, distribution_for
 from operant.training.add_on import AddOn, AddOns
 from operant.training.advice import refuse_arguments
 from operant.training.agent import Agent
+from operant.training.agent_returns import AgentReturns
 from operant.training.callbacks import Callback, overrides
 from operant.training.config import BaseConfig
 from operant.training.episodes import Episodes
@@ -107,9 +108,11 @@ class Trainer:
         ) or distribution_for(env.single_action_space, config.policy.squash)
         check_network(self.policy, self.distribution, env, device)
         self.add_ons = AddOns(add_ons)
-        self.metric_names = (*self.metrics, *self.add_ons.metrics)
+        self.agent_returns = AgentReturns(env.describe().agents, WINDOW)
+        """Of each agent, if an environment has several."""
+        self.metric_names = (*self.metrics, *self.agent_returns.metrics, *self.add_ons.metrics)
         self.steps = 0
-        """Environment steps taken and trained on."""
+        """Steps taken, of every row of the batch: an environment with three agents counts three."""
         self.iteration = 0
         self.episodes = 0
         self.seconds = 0.0
@@ -206,6 +209,7 @@ class Trainer:
         """Add finished episodes to the counters."""
         self.episodes += len(episodes)
         self.recent.add(*episodes.last(WINDOW))
+        self.agent_returns.add(episodes)
 
     # The loop -------------------------------------------------------------------------------
     def learn(
@@ -276,6 +280,7 @@ class Trainer:
         known = {
             **figures,
             **self.recent.spread()._asdict(),
+            **self.agent_returns.figures(),
             "iteration": self.iteration,
             "steps": self.steps,
             "seconds": self.seconds,

@@ -68,6 +68,12 @@ class AsyncEnvPool:
         make_env: MakeEnv = partial(gymnasium.make, env) if isinstance(env, str) else env
         options = Options(workers, on_worker_death, step_timeout_s)
         chosen = start(make_env, self.num_envs, backend, options)
+        if chosen.probe.layouts.agents:
+            chosen.executor.close()
+            raise ValueError(
+                f"{chosen.probe.name} has several agents, which wait for each other; use "
+                "operant.vector.foreign_batch.ForeignBatch"
+            )
         self._executor, self._memory = chosen.executor, chosen.executor.memory
         self._finalizer = weakref.finalize(self, chosen.executor.close)
         self.backend, self.backend_reason = chosen.backend, chosen.reason

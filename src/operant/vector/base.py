@@ -182,6 +182,9 @@ class BaseVecEnv(VectorEnv[Any, Any, Any]):
         """Entries of a row's action mask; 0 without masks."""
         return self.rules.mask_size
 
+    def live_rows(self) -> None:
+        """See `Batch`: always all of them."""
+
     @abstractmethod
     def write_obs(self, out: Any) -> None:
         """See `Batch`.

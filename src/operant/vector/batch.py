@@ -50,10 +50,11 @@ class Ends(NamedTuple):
     """int32: their steps."""
     truncated: np.ndarray
     """bool: ended by a time limit, and not by the rules."""
-    final_obs: np.ndarray | None
+    final_obs: Any
     """``[num_envs, *shape]``, as in `StepMemory`: the last observations of these episodes, in their
-    rows alone. The batch's memory, which the next step overwrites. None where the observations of
-    the step are the last ones, which they are not in SAME_STEP mode alone."""
+    rows alone. The batch's memory, which the next step overwrites; a tensor on the batch's device,
+    if that is another's. None where the observations of the step are the last ones, which they are
+    not in SAME_STEP mode alone."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,9 @@ class Description:
     """The time limit that the environment has by itself."""
     reward_threshold: float | None = None
     """Mean return from which on the environment counts as solved."""
+    agents: tuple[str, ...] = ()
+    """Names of the agents of one environment, if it has several: row r is agent ``r % len(agents)``
+    of environment ``r // len(agents)``."""
 
     @property
     def evaluation_limit(self) -> int | None:
@@ -127,6 +131,15 @@ class Batch(Protocol):
         """Which actions are allowed now, bool ``[num_envs, mask_size]``, until the next step; None
         without masks."""
 
+    def live_rows(self) -> Any:
+        """The rows whose next action counts, bool ``[num_envs]``, until the next step; None, before
+        the first reset too: always all of them.
+
+        A row rests after its episode has ended, if the next one cannot begin yet: the agent that it
+        stands for is out until the others are, or the environment spends a step on its reset. What
+        it is given then is ignored, and what comes of it is no sample: observations are finite,
+        rewards 0, every action is allowed, and no episode ends."""
+
     def get_state(self) -> dict[str, np.ndarray]:
         """Everything the future depends on, as copies. Not called where `why_not_saved`."""
 
@@ -143,7 +156,8 @@ class Batch(Protocol):
     def for_evaluation(self, num_envs: int, max_episode_steps: int | None = None) -> Batch:
         """Another batch of these environments, in main memory, to play whole episodes on, with
         `Description.evaluation_limit` unless a limit is given. Its rows may begin their next
-        episode in the same step or in the next."""
+        episode in the same step or in the next, and may be a few more, if environments have several
+        agents."""
 
     def close(self) -> Any:
         """Give back what it holds."""

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import gymnasium
 import numpy as np
 from gymnasium import logger, spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
@@ -20,6 +19,7 @@ from operant.backends.foreign.choose_executor import Options, start
 from operant.backends.foreign.errors import ForeignEnvError
 from operant.backends.foreign.executor import as_pairs
 from operant.backends.foreign.part_steps import PartSteps, halves
+from operant.backends.foreign.pettingzoo import as_parallel, is_pettingzoo, limited
 from operant.backends.foreign.seeds import env_seed
 from operant.vector.arguments import asked_mask, checked_count, recorded_by_wrapper
 from operant.vector.batch import Description, Ends, StepMemory
@@ -42,10 +42,15 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
     Environment i is first reset with `env_seed` of (seed, i), later ones go on with their own
     random numbers, as in a plain loop; so `workers` changes nothing in what happens.
 
+    Of an environment of PettingZoo's every agent is a row, row ``e * A + a`` agent a of environment
+    e: the attribute ``num_envs`` is how many rows there are. All agents share one policy, so they
+    need equal spaces. A row whose agent is out rests (`live_rows`) until all are, and the
+    environment begins again.
+
     Args:
         make_env: makes one environment; for processes a function that cloudpickle can send: one of
             a module, or a lambda or ``functools.partial`` without open files and the like.
-        num_envs: how many.
+        num_envs: how many environments.
         backend: ``"serial"`` steps one after the other; ``"threads"`` is for environments that
             leave Python while they step; ``"processes"`` for all others; ``"auto"`` measures a few
             steps and says in `backend_reason` what it chose.
@@ -58,6 +63,8 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
             and truncate its episodes.
         step_timeout_s: seconds after which `StepTimeoutError` names environments that hang.
         context: how processes start; ``"spawn"``: anew, with nothing of this one but its path.
+        mask_in_obs: a Dict observation whose entry ``action_mask`` is one is used as a mask, and
+            shown to the policy only if this is True.
 
     Raises:
         ValueError, TypeError: what an argument may not be.
@@ -80,15 +87,16 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
         on_worker_death: str = "raise",
         step_timeout_s: float = 60.0,
         context: str = "spawn",
+        mask_in_obs: bool = False,
     ) -> None:
         self.closed = True  # until everything has worked
-        self.num_envs = checked_count("num_envs", num_envs, _MAX_ENVS)
+        self._count = checked_count("num_envs", num_envs, _MAX_ENVS)
         if workers is not None:
             workers = checked_count("workers", workers, _MAX_ENVS)
         self._seed = None if seed is None else checked_seed(seed)
-        self._options = Options(workers, on_worker_death, step_timeout_s, context)
+        self._options = Options(workers, on_worker_death, step_timeout_s, context, mask_in_obs)
         self._make_env, self._params = make_env, dict(params or {})
-        chosen = start(make_env, self.num_envs, backend, self._options)
+        chosen = start(make_env, self._count, backend, self._options)
         self._probe, self._executor = chosen.probe, chosen.executor
         self._finalizer = weakref.finalize(self, chosen.executor.close)
         self.backend, self.backend_reason = chosen.backend, chosen.reason
@@ -98,6 +106,9 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
         self.render_mode = render_mode or chosen.probe.render_mode
         self.metadata = {**chosen.probe.metadata, "autoreset_mode": self.autoreset_mode}
         self._memory = chosen.executor.memory
+        self.agents: tuple[Any, ...] = chosen.probe.layouts.agents
+        """Of one environment of PettingZoo's, in the order of its rows; empty for others."""
+        self.num_envs = self._count * chosen.probe.layouts.rows_each
         self.layout = chosen.probe.layouts.observation
         """How rows of observations lie in memory."""
         self._action_layout = chosen.probe.layouts.action
@@ -129,7 +140,7 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
 
     @property
     def mask_size(self) -> int:
-        """Entries of ``info["action_mask"]`` of the environments; 0 without masks."""
+        """Entries of the action masks of the environments; 0 without masks."""
         return self._probe.layouts.mask_size
 
     @property
@@ -147,8 +158,8 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
             seed: one for the batch, from which `env_seed` makes those of the environments, or one
                 for each environment. None: in the first reset that of the constructor, or a new
                 one; later the environments go on with their own random numbers.
-            options: ``reset_mask``, bool ``[num_envs]``: which; all unless given. Others go to the
-                environments.
+            options: ``reset_mask``, bool ``[num_envs]``: which rows, of an environment with
+                several all or none; all unless given. Others go to the environments.
 
         Raises:
             ValueError, TypeError: a bad seed or mask.
@@ -159,9 +170,10 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
         own = dict(options or {})
         mask = asked_mask({"reset_mask": own.pop("reset_mask")} if "reset_mask" in own else None)
         self._reports_episodes = not recorded_by_wrapper(self)
-        indices = np.arange(self.num_envs) if mask is None else np.flatnonzero(self._mask(mask))
+        chosen = np.ones(self.num_envs, np.bool_) if mask is None else self._mask(mask)
+        indices = np.flatnonzero(chosen.reshape(self._count, -1)[:, 0])
         self._executor.reset(as_pairs(indices, self._seeds(seed, indices)), own or None)
-        self._returns[indices], self._lengths[indices] = 0, 0
+        self._returns[chosen], self._lengths[chosen] = 0, 0
         self._was_reset = True
         return nested(self.layout, self._memory.obs), {}
 
@@ -174,13 +186,16 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
             )
         if not self._was_reset and not array.all():
             raise ValueError("the first reset must be of all environments")
+        each = array.reshape(self._count, -1)
+        if (each.any(1) != each.all(1)).any():
+            raise ValueError("reset_mask must choose all rows of an environment, or none")
         return array
 
     def _seeds(self, seed: Any, indices: np.ndarray) -> list[int | None]:
         if isinstance(seed, Sequence | np.ndarray):
-            if len(seed) != self.num_envs:
+            if len(seed) != self._count:
                 raise ValueError(
-                    f"seed must be one int or one for each of {self.num_envs} environments, got "
+                    f"seed must be one int or one for each of {self._count} environments, got "
                     f"{len(seed)}"
                 )
             return [None if seed[i] is None else checked_seed(seed[i]) for i in indices]
@@ -221,14 +236,16 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
         self._check_was_reset()
         self._parts.wait_for_all()
         packed_actions(self._action_layout, actions, self._memory.action)
+        acted = self._memory.live.copy() if self.agents else 1
         self._executor.step()
-        return self._ends(slice(None))
+        return self._ends(slice(None), acted)
 
-    def _ends(self, rows: Any) -> Ends | None:
-        """The episodes that ended in a step of some rows, an index."""
+    def _ends(self, rows: Any, acted: Any = 1) -> Ends | None:
+        """The episodes that ended in a step of some rows, an index; `acted`: which of them took
+        part, 0 or 1."""
         memory = self._memory
         self._returns[rows] += memory.reward[rows]
-        self._lengths[rows] += 1
+        self._lengths[rows] += acted
         ended = memory.terminated[rows] | memory.truncated[rows]
         if not ended.any():
             return None
@@ -277,17 +294,17 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
         return self._ends(rows)
 
     def render(self) -> tuple[Any, ...] | None:
-        """A picture of each; None without a render mode, and a warning."""
+        """A picture of each environment; None without a render mode, and a warning."""
         if self.render_mode is None:
             logger.warn("render() gives no picture without a render mode", stacklevel=2)
             return None
-        return tuple(self.render_one(i) for i in range(self.num_envs))
+        return tuple(self.render_one(i) for i in range(self._count))
 
     def render_one(self, index: int) -> Any:
         """What ``render()`` of one environment gives, such as uint8 ``[height, width, 3]``."""
         self._check_was_reset()
-        if not 0 <= index < self.num_envs:
-            raise ValueError(f"index must be 0 to {self.num_envs - 1}, got {index}")
+        if not 0 <= index < self._count:
+            raise ValueError(f"index must be 0 to {self._count - 1}, got {index}")
         return self._executor.render(index)
 
     def close_extras(self, **kwargs: Any) -> None:
@@ -317,9 +334,13 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
         self._check_was_reset()
         return self._memory.mask.copy()
 
+    def live_rows(self) -> np.ndarray | None:
+        """See `Batch`: of environments with several agents those whose agents are there."""
+        return self._memory.live.copy() if self.agents else None
+
     def get_state(self) -> dict[str, np.ndarray]:
-        """See `Batch`. ``envs`` is uint8 ``[num_envs, bytes of the longest]``, of which the first
-        ``sizes`` count.
+        """See `Batch`. ``envs`` is uint8 ``[environments, bytes of the longest]``, of which the
+        first ``sizes`` count.
 
         Raises:
             ValueError: never reset, or they cannot be saved: `why_not_saved`.
@@ -329,7 +350,7 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
         self._parts.wait_for_all()
         states = self._executor.states()
         sizes = np.array([len(state) for state in states])
-        envs = np.zeros((self.num_envs, sizes.max()), np.uint8)
+        envs = np.zeros((self._count, sizes.max()), np.uint8)
         for row, state in zip(envs, states, strict=True):
             row[: len(state)] = np.frombuffer(state, np.uint8)
         return {"envs": envs, "sizes": sizes} | {
@@ -338,6 +359,7 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
 
     def _saved_arrays(self) -> dict[str, np.ndarray]:
         arrays = {"obs": self._memory.obs, "returns": self._returns, "lengths": self._lengths}
+        arrays |= {"live": self._memory.live} if self.agents else {}
         return arrays | ({"mask": self._memory.mask} if self.mask_size else {})
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -357,8 +379,8 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
                     f"{given.dtype} of shape {given.shape}"
                 )
         envs, sizes = np.asarray(state["envs"], np.uint8), np.asarray(state["sizes"])
-        if envs.ndim != 2 or len(envs) != self.num_envs or sizes.shape != (self.num_envs,):
-            raise ValueError(f"the state is of {len(envs)} environments, not of {self.num_envs}")
+        if envs.ndim != 2 or len(envs) != self._count or sizes.shape != (self._count,):
+            raise ValueError(f"the state is of {len(envs)} environments, not of {self._count}")
         if not self._was_reset:
             self.reset(seed=0)  # some have attributes only then
         rows = zip(envs, sizes.tolist(), strict=True)
@@ -377,6 +399,7 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
             found.max_episode_steps,
             found.max_episode_steps or MOST_STEPS,
             found.reward_threshold,
+            tuple(map(str, self.agents)),
         )
 
     def for_evaluation(self, num_envs: int, max_episode_steps: int | None = None) -> ForeignBatch:
@@ -388,7 +411,7 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
             make_env = _Limited(make_env, max_episode_steps)
         return ForeignBatch(
             make_env,
-            num_envs,
+            -(-num_envs // self._probe.layouts.rows_each),
             backend=self.backend,
             workers=self.workers,
             name=self.name,
@@ -396,6 +419,7 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
             on_worker_death=self._options.on_worker_death,
             step_timeout_s=self._options.step_timeout_s,
             context=self._options.context,
+            mask_in_obs=self._options.mask_in_obs,
         )
 
     def _check_open(self) -> None:
@@ -418,5 +442,8 @@ class _Limited:
     def __init__(self, make_env: MakeEnv, limit: int) -> None:
         self._make_env, self._limit = make_env, limit
 
-    def __call__(self) -> gymnasium.Env[Any, Any]:
-        return TimeLimit(self._make_env(), self._limit)
+    def __call__(self) -> Any:
+        env = self._make_env()
+        if is_pettingzoo(env):
+            return limited(as_parallel(env), self._limit)
+        return TimeLimit(env, self._limit)

@@ -121,6 +121,10 @@ class FrameStack:
         """See `Batch`."""
         return self.batch.action_masks()
 
+    def live_rows(self) -> Any:
+        """See `Batch`."""
+        return self.batch.live_rows()
+
     def get_state(self) -> dict[str, np.ndarray]:
         """See `Batch`: what the batch has, and ``stack/`` entries."""
         own = {f"stack/{name}": array.copy() for name, array in self._own().items()}

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, NoReturn
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
 
@@ -15,18 +14,30 @@ from operant.backends.foreign.actions import action_reader
 from operant.backends.foreign.errors import ForeignEnvError
 from operant.backends.foreign.memory import Memory
 from operant.backends.foreign.state import restore, saved
+from operant.spaces.mask_leaf import KEY, MaskLeaf
 from operant.spaces.rows import Leaf, ObsLayout
 
-MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
+MakeEnv = Callable[[], Any]
+"""Makes a `gymnasium.Env`, or an environment of PettingZoo's."""
 
 
 class Layouts(NamedTuple):
     """What all environments of a batch have in common."""
 
     observation: ObsLayout
+    """Of what a policy sees."""
     action: ObsLayout
     mask_size: int
-    """Entries of ``info["action_mask"]``; 0 without masks."""
+    """Entries of an action mask; 0 without masks."""
+    leaf: MaskLeaf | None = None
+    """How observations are taken apart that bring their mask; None: ``info["action_mask"]``."""
+    agents: tuple[Any, ...] = ()
+    """Of environments with several: who is there, at most, in the order of the rows."""
+
+    @property
+    def rows_each(self) -> int:
+        """Rows of an environment."""
+        return max(1, len(self.agents))
 
 
 class EnvBlock:
@@ -46,25 +57,31 @@ class EnvBlock:
         self._memory = memory
         self._seeds: list[int | None] = [None] * (end - first)
         self._read_action = action_reader(layouts.action)
-        self._action_rows = _rows(memory.action, first, end)
-        self._obs_rows = _rows(memory.obs, first, end)
-        self._final_rows = _rows(memory.final_obs, first, end)
+        rows = self._span = slice(first * layouts.rows_each, end * layouts.rows_each)
+        self._action_rows = _rows(memory.action, rows)
+        self._obs_rows = _rows(memory.obs, rows)
+        self._final_rows = _rows(memory.final_obs, rows)
         self._reward: Any = memoryview(memory.reward)  # type: ignore[arg-type]
-        self._pack = _packer(layouts.observation)
-        self._masks = _rows(memory.mask, first, end) if layouts.mask_size else None
-        self.envs: list[gymnasium.Env[Any, Any]] = []
+        self._pack = _packer(layouts)
+        self._masks = _rows(memory.mask, rows) if layouts.mask_size else None
+        self.envs: list[Any] = []
         for index in range(first, end):
             try:
-                self.envs.append(make_env())
+                self.envs.append(self._made(make_env))
             except Exception as error:
                 self._fail(index, "could not be made", error)
         for index, env in enumerate(self.envs, first):
             self._check_spaces(index, env)
         self._steps = [env.step for env in self.envs]
 
-    def _check_spaces(self, index: int, env: gymnasium.Env[Any, Any]) -> None:
+    def _made(self, make_env: MakeEnv) -> Any:
+        return make_env()
+
+    def _check_spaces(self, index: int, env: Any) -> None:
+        leaf = self.layouts.leaf
+        seen = self.layouts.observation.space if leaf is None else leaf.whole
         for name, wanted in (
-            ("observation_space", self.layouts.observation.space),
+            ("observation_space", seen),
             ("action_space", self.layouts.action.space),
         ):
             found = getattr(env, name, None)
@@ -87,10 +104,13 @@ class EnvBlock:
             k = index - self.first
             if seed is not None:
                 self._seeds[k] = seed
-            obs, info = self._reset_one(k, seed, options)
-            self._write_obs(k, obs, self._obs_rows[k])
-            if self._masks is not None:
-                self._write_mask(k, info)
+            self._begin(k, *self._reset_one(k, seed, options))
+
+    def _begin(self, k: int, obs: Any, info: Any) -> None:
+        """Write what ``reset()`` gave."""
+        self._write_obs(k, obs, self._obs_rows[k])
+        if self._masks is not None:
+            self._write_mask(k, obs, info)
 
     def _reset_one(self, k: int, seed: int | None = None, options: Any = None) -> tuple[Any, Any]:
         try:
@@ -104,16 +124,18 @@ class EnvBlock:
     def step_all(self) -> None:
         """Step every environment with its row of the actions."""
         memory = self._memory
-        memory.terminated[self.first : self.end] = False
-        memory.truncated[self.first : self.end] = False
+        memory.terminated[self._span] = False
+        memory.truncated[self._span] = False
         step = self._step_one
         for k in range(self.end - self.first):
             step(k)
 
     def step_some(self, indices: Iterable[int]) -> None:
         """Step these environments of the batch."""
+        each = self.layouts.rows_each
         for index in indices:
-            self._memory.terminated[index] = self._memory.truncated[index] = False
+            rows = slice(index * each, (index + 1) * each)
+            self._memory.terminated[rows] = self._memory.truncated[rows] = False
             self._step_one(index - self.first)
 
     def _step_one(self, k: int) -> None:
@@ -125,11 +147,9 @@ class EnvBlock:
         try:
             self._reward[self.first + k] = reward = float(reward)
         except (TypeError, ValueError):
-            self._fail(
-                self.first + k, f"gave the reward {reward!r}, which is no number", action=action
-            )
+            self._refuse_reward(k, reward, action)
         if reward != reward:
-            self._fail(self.first + k, "gave a reward that is NaN", action=action)
+            self._refuse_reward(k, reward, action)
         if terminated or truncated:
             self._memory.terminated[self.first + k] = terminated
             self._memory.truncated[self.first + k] = truncated
@@ -137,28 +157,43 @@ class EnvBlock:
             obs, info = self._reset_one(k)
         self._write_obs(k, obs, self._obs_rows[k], action)
         if self._masks is not None:
-            self._write_mask(k, info)
+            self._write_mask(k, obs, info)
 
-    def _write_obs(self, k: int, obs: Any, row: np.ndarray, action: Any = None) -> None:
+    def _write_obs(self, r: int, obs: Any, row: np.ndarray, action: Any = None) -> None:
+        """Write an observation of row `r` of this block to `row`."""
         try:
             self._pack(obs, row)
         except _MisfitError as misfit:
-            self._fail(self.first + k, f"gave {misfit}", action=action)
+            self._fail_row(r, f"gave {misfit}", action)
 
-    def _write_mask(self, k: int, info: Any) -> None:
+    def _write_mask(self, r: int, obs: Any, info: Any) -> None:
         assert self._masks is not None
         size = self.layouts.mask_size
+        inside = info if self.layouts.leaf is None else obs
+        where = f'{"info" if self.layouts.leaf is None else "obs"}["{KEY}"]'
         try:
-            mask = np.asarray(info["action_mask"], np.bool_).reshape(size)
+            mask = np.asarray(inside[KEY], np.bool_).reshape(size)
         except (KeyError, TypeError, ValueError):
-            self._fail(
-                self.first + k,
-                f'must give {size} truth values in info["action_mask"] in every step, as in the '
-                f"first, got {info.get('action_mask')!r}",
+            found = inside.get(KEY) if isinstance(inside, dict) else inside
+            self._fail_row(
+                r,
+                f"must give {size} truth values in {where} in every step, as in the first, got "
+                f"{found!r}",
             )
         if not mask.any():
-            self._fail(self.first + k, 'allows no action at all in info["action_mask"]')
-        self._masks[k][:] = mask
+            self._fail_row(r, f"allows no action at all in {where}")
+        self._masks[r][:] = mask
+
+    def _refuse_reward(self, r: int, reward: Any, action: Any) -> NoReturn:
+        """Say what was wrong about a reward that is no number, or NaN."""
+        what = "a reward that is NaN"
+        if not isinstance(reward, float):
+            what = f"the reward {reward!r}, which is no number"
+        self._fail_row(r, f"gave {what}", action)
+
+    def _fail_row(self, r: int, what: str, action: Any = None) -> NoReturn:
+        """`_fail` for what is wrong in row `r` of this block."""
+        self._fail(self.first + r, what, action=action)
 
     def _refuse_step(self, k: int, action: Any, error: Exception) -> NoReturn:
         """Say what was wrong about a step that raised, or whose result is no tuple of five."""
@@ -171,13 +206,20 @@ class EnvBlock:
             )
         self._fail(self.first + k, "raised in step()", error, action)
 
+    def _name(self, env: Any) -> str:
+        return type(env.unwrapped).__name__
+
     def _fail(
-        self, index: int, what: str, error: Exception | None = None, action: Any = None
+        self,
+        index: int,
+        what: str,
+        error: Exception | None = None,
+        action: Any = None,
+        who: str = "",
     ) -> NoReturn:
         k = index - self.first
-        env = self.envs[k] if k < len(self.envs) else None
-        name = f" ({type(env.unwrapped).__name__})" if env is not None else ""
-        message = f"environment {index}{name} {what}"
+        name = f" ({self._name(self.envs[k])})" if k < len(self.envs) else ""
+        message = f"{who}environment {index}{name} {what}"
         text = ""
         if error is not None:
             message += f": {type(error).__name__}: {error}"
@@ -226,17 +268,35 @@ class EnvBlock:
                 continue
 
 
-def _rows(array: np.ndarray, first: int, end: int) -> list[np.ndarray]:
+def _rows(array: np.ndarray, span: slice) -> list[np.ndarray]:
     """Views of rows, of numbers too."""
-    return [array[index, ...] for index in range(first, end)]
+    return [array[index, ...] for index in range(span.start, span.stop)]
 
 
 class _MisfitError(Exception):
     """An observation that its space does not have, in words."""
 
 
-def _packer(layout: ObsLayout) -> Callable[[Any, np.ndarray], None]:
+def _packer(layouts: Layouts) -> Callable[[Any, np.ndarray], None]:
     """A function that writes an observation to a row, or raises `_MisfitError`."""
+    pack = _packer_of(layouts.observation)
+    only = None if layouts.leaf is None else layouts.leaf.only
+    if only is None:  # a mask beside several others is no leaf of the layout, and so left out
+        return pack
+
+    def pack_entry(obs: Any, row: np.ndarray) -> None:
+        try:
+            entry = obs[only]
+        except (KeyError, IndexError, TypeError):
+            raise _MisfitError(
+                f"an observation without {only!r}, which is in its space: {_kind(obs)}"
+            ) from None
+        pack(entry, row)
+
+    return pack_entry
+
+
+def _packer_of(layout: ObsLayout) -> Callable[[Any, np.ndarray], None]:
     if layout.is_tree:
         return _tree_packer(layout)
     (leaf,) = layout.leaves
@@ -297,12 +357,3 @@ def blocks(num_envs: int, workers: int) -> list[range]:
     size, more = divmod(num_envs, workers)
     ends = [size * k + min(k, more) for k in range(workers + 1)]
     return [range(a, b) for a, b in pairwise(ends)]
-
-
-def mask_entries(space: spaces.Space[Any]) -> int:
-    """How many entries an action mask of a space has; 0: it can have none."""
-    if isinstance(space, spaces.Discrete):
-        return int(space.n)
-    if isinstance(space, spaces.MultiDiscrete):
-        return int(space.nvec.sum())
-    return 0

@@ -22,6 +22,7 @@ class Options:
     on_worker_death: str = "raise"
     step_timeout_s: float = 60.0
     context: str = "spawn"
+    mask_in_obs: bool = False
 
     def __post_init__(self) -> None:
         for name, value, known in (
@@ -55,7 +56,7 @@ def start(make_env: MakeEnv, num_envs: int, backend: str, options: Options) -> C
     if backend not in BACKENDS:
         names = ", ".join(map(repr, BACKENDS))
         raise ValueError(f"backend must be one of {names}, got {backend!r}")
-    found, step_s = probe(make_env, measure=backend == "auto")
+    found, step_s = probe(make_env, backend == "auto", options.mask_in_obs)
     cores = usable_cores()
     workers = min(options.workers or cores, num_envs)
     reason = f"{backend}: asked for"

@@ -7,7 +7,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from operant.backends.foreign.block import EnvBlock, Layouts, MakeEnv
+from operant.backends.foreign.agent_block import env_block
+from operant.backends.foreign.block import Layouts, MakeEnv
 from operant.backends.foreign.memory import Memory
 
 SeedPairs = Sequence[tuple[int, int | None]]
@@ -55,10 +56,9 @@ class Serial:
     workers = 1
 
     def __init__(self, make_env: MakeEnv, layouts: Layouts, num_envs: int) -> None:
-        self.memory = Memory.allocate(
-            layouts.observation, layouts.action, num_envs, layouts.mask_size
-        )
-        self._block = EnvBlock(make_env, layouts, self.memory, 0, num_envs)
+        rows = num_envs * layouts.rows_each
+        self.memory = Memory.allocate(layouts.observation, layouts.action, rows, layouts.mask_size)
+        self._block = env_block(make_env, layouts, self.memory, 0, num_envs)
         self._submitted: list[int] = []
         self.step: Callable[[], None] = self._block.step_all
         self.render = self._block.render

@@ -18,7 +18,8 @@ _ALIGNMENT = 64
 
 @dataclass(frozen=True)
 class Memory:
-    """The arrays of a batch, each ``[num_envs, ...]``, views of one block."""
+    """The arrays of a batch, each ``[num_envs, ...]`` (rows: several of an environment with several
+    agents), views of one block."""
 
     obs: np.ndarray
     """Rows of the observations' `ObsLayout`: what the next actions answer."""
@@ -34,6 +35,8 @@ class Memory:
     """bool."""
     mask: np.ndarray
     """bool ``[num_envs, mask_size]``: which actions are allowed."""
+    live: np.ndarray
+    """bool: rows of agents that act next; of environments with several alone."""
 
     @classmethod
     def allocate(
@@ -54,6 +57,7 @@ class Memory:
             (np.dtype(np.bool_), ()),
             (np.dtype(np.bool_), ()),
             (np.dtype(np.bool_), (mask_size,)),
+            (np.dtype(np.bool_), ()),
         ]
         offsets, end = [], 0
         for dtype, shape in parts:

@@ -10,9 +10,16 @@ import gymnasium
 import numpy as np
 from gymnasium.wrappers import TimeLimit
 
-from operant.backends.foreign.block import Layouts, MakeEnv, mask_entries
+from operant.backends.foreign.block import Layouts, MakeEnv
 from operant.backends.foreign.errors import ForeignEnvError
+from operant.backends.foreign.pettingzoo import (
+    as_parallel,
+    is_pettingzoo,
+    max_cycles,
+    shared_spaces,
+)
 from operant.backends.foreign.state import why_not_saved
+from operant.spaces.mask_leaf import KEY, mask_entries, mask_leaf
 from operant.spaces.rows import ObsLayout
 
 _MOST_STEPS = 64
@@ -38,10 +45,15 @@ class Probe:
     spec: Any
 
 
-def probe(make_env: MakeEnv, measure: bool) -> tuple[Probe, float]:
+def probe(make_env: MakeEnv, measure: bool, mask_in_obs: bool = False) -> tuple[Probe, float]:
     """What `make_env` makes, and if wanted the seconds that a step of it takes, else 0.
 
     Without `measure` no step is made: one might hang, or end this process.
+
+    Args:
+        make_env: makes an environment, which is closed again.
+        measure: whether to step it.
+        mask_in_obs: whether policies see masks that are part of observations.
 
     Raises:
         TypeError: that is no environment of Gymnasium's.
@@ -53,41 +65,74 @@ def probe(make_env: MakeEnv, measure: bool) -> tuple[Probe, float]:
             "environment `env`, write lambda: MyEnv(...)"
         )
     env = make_env()
-    if not isinstance(env, gymnasium.Env):
+    several = is_pettingzoo(env)
+    if not several and not isinstance(env, gymnasium.Env):
         raise TypeError(
-            f"make_env must return a gymnasium.Env, got {type(env).__name__}; environments of the "
-            "older package gym can be wrapped with shimmy"
+            "make_env must return a gymnasium.Env or an environment of PettingZoo's, got "
+            f"{type(env).__name__}; environments of the older package gym can be wrapped with "
+            "shimmy"
         )
     try:
-        return _found(env), _step_seconds(env) if measure else 0.0
+        if several:
+            env = as_parallel(env)
+            return _found_agents(env, mask_in_obs), _agents_step_seconds(env) if measure else 0.0
+        return _found(env, mask_in_obs), _step_seconds(env) if measure else 0.0
     finally:
         env.close()
 
 
-def _found(env: gymnasium.Env[Any, Any]) -> Probe:
+def _layouts(
+    name: str,
+    observation: gymnasium.Space[Any],
+    action: gymnasium.Space[Any],
+    info: Any,
+    mask_in_obs: bool,
+    agents: tuple[Any, ...] = (),
+) -> Layouts:
+    """How one row lies in memory, from the spaces and an ``info`` of ``reset()``."""
+    leaf = mask_leaf(observation, action, mask_in_obs)
+    seen = ObsLayout.of(observation if leaf is None else leaf.seen)
+    try:
+        acts = ObsLayout.of(action)
+    except ValueError as error:
+        raise ValueError(str(error).replace("observation", "action")) from None
+    mask_size = 0 if leaf is None else mask_entries(action)
+    if leaf is None and isinstance(info, dict) and KEY in info:
+        mask_size, found = mask_entries(action), np.size(info[KEY])
+        if mask_size and found != mask_size:
+            raise ForeignEnvError(
+                f'{name} gives {found} values in info["{KEY}"]; {action} has {mask_size} actions'
+            )
+    return Layouts(seen, acts, mask_size, leaf, agents)
+
+
+def _found_agents(env: Any, mask_in_obs: bool) -> Probe:
+    agents, observation, action = shared_spaces(env)
+    _, infos = env.reset(seed=0)
+    info = next(iter(infos.values()), None) if isinstance(infos, dict) else None
+    return Probe(
+        str(env),
+        _layouts(str(env), observation, action, info, mask_in_obs, agents),
+        max_cycles(env),
+        None,
+        getattr(env, "render_mode", None),
+        dict(getattr(env, "metadata", {})),
+        why_not_saved(env),
+        None,
+    )
+
+
+def _found(env: gymnasium.Env[Any, Any], mask_in_obs: bool) -> Probe:
     name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
     for what in ("observation_space", "action_space"):
         if not isinstance(getattr(env, what, None), gymnasium.Space):
             raise ForeignEnvError(f"{name} has no {what}; set it in __init__")
-    observation = ObsLayout.of(env.observation_space)
-    try:
-        action = ObsLayout.of(env.action_space)
-    except ValueError as error:
-        raise ValueError(str(error).replace("observation", "action")) from None
+    ObsLayout.of(env.observation_space)  # before a reset() that might not fit it either
     _, info = env.reset(seed=0)
-    mask_size = 0
-    if isinstance(info, dict) and "action_mask" in info:
-        mask_size = mask_entries(env.action_space)
-        found = np.size(info["action_mask"])
-        if mask_size and found != mask_size:
-            raise ForeignEnvError(
-                f'{name} gives {found} values in info["action_mask"]; {env.action_space} has '
-                f"{mask_size} actions"
-            )
     spec = env.spec
     return Probe(
         name,
-        Layouts(observation, action, mask_size),
+        _layouts(name, env.observation_space, env.action_space, info, mask_in_obs),
         time_limit(env),
         None if spec is None or spec.reward_threshold is None else float(spec.reward_threshold),
         env.render_mode,
@@ -126,6 +171,21 @@ def _step_seconds(env: gymnasium.Env[Any, Any]) -> float:
         count += 1
         if time.perf_counter() - began > _MOST_S:
             break
+    return (time.perf_counter() - began) / count
+
+
+def _agents_step_seconds(env: Any) -> float:
+    """`_step_seconds` of all agents of a parallel environment."""
+    for agent in env.possible_agents:
+        env.action_space(agent).seed(0)
+    count, began = -1, time.perf_counter()  # the first may load and compile things
+    while count < 1 or (count < _MOST_STEPS and time.perf_counter() - began < _MOST_S):
+        env.step({agent: env.action_space(agent).sample() for agent in env.agents})
+        if not env.agents:
+            env.reset()
+        count += 1
+        if count == 0:
+            began = time.perf_counter()
     return (time.perf_counter() - began) / count
 
 

@@ -116,16 +116,23 @@ class Processes:
                 f'{why}; make what it holds inside, or use backend="threads" or "serial"'
             )
         self.workers, self._restart, self._timeout_s = workers, restart, timeout_s
-        observation, action, mask_size = layouts
-        common = (observation.space, action.space, mask_size, num_envs)
-        self._setup = (make_env, *common)
+        self._setup = (make_env, layouts, num_envs)
+        self._rows_each, self._agents = layouts.rows_each, layouts.agents
+        self._acting: Any = True
+        """Rows that the last step is for, of environments with several agents."""
         self._sent: list[tuple[_Worker, bytes]] = []
         self._seeds: dict[int, int] = {}
         self._lives = 0
         self._closed = ""
         self._workers: list[_Worker] = []
         self._shared, self._bells = shared_file(), shared_file()
-        self.memory = Memory.allocate(observation, action, num_envs, mask_size, self._shared)
+        self.memory = Memory.allocate(
+            layouts.observation,
+            layouts.action,
+            num_envs * layouts.rows_each,
+            layouts.mask_size,
+            self._shared,
+        )
         try:
             for envs in blocks(num_envs, workers):
                 self._workers.append(self._started(len(self._workers), envs))
@@ -205,12 +212,13 @@ class Processes:
     def _start_again(self, k: int, cut: bool) -> None:
         """A new process for the environments of one that died; their episodes are truncated."""
         envs = self._workers[k].envs
-        rows = slice(envs.start, envs.stop)
+        rows = slice(envs.start * self._rows_each, envs.stop * self._rows_each)
         if cut:
             memory = self.memory
             memory.final_obs[rows] = memory.obs[rows]
             memory.reward[rows] = 0
-            memory.terminated[rows], memory.truncated[rows] = False, True
+            memory.terminated[rows] = False
+            memory.truncated[rows] = True if self._acting is True else self._acting[rows]
         self._workers[k].end(0)
         worker = self._workers[k] = self._started(k, envs)
         self._answer(worker, "was made again")
@@ -222,6 +230,8 @@ class Processes:
 
     def step(self) -> None:
         """See `Executor`."""
+        if self._agents:
+            self._acting = self.memory.live.copy()
         self._all(c.STEP, None, "stepped")
 
     def reset(self, seeds: SeedPairs, options: Any = None) -> None:

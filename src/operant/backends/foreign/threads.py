@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any, NoReturn
 
+from operant.backends.foreign.agent_block import env_block
 from operant.backends.foreign.block import EnvBlock, Layouts, MakeEnv, blocks
 from operant.backends.foreign.errors import ForeignEnvError, StepTimeoutError, some_envs
 from operant.backends.foreign.executor import SeedPairs
@@ -38,12 +39,11 @@ class Threads:
         timeout_s: float = 60.0,
     ) -> None:
         self.workers, self._timeout_s = workers, timeout_s
-        self.memory = Memory.allocate(
-            layouts.observation, layouts.action, num_envs, layouts.mask_size
-        )
+        rows = num_envs * layouts.rows_each
+        self.memory = Memory.allocate(layouts.observation, layouts.action, rows, layouts.mask_size)
         # Made here, one after the other: what a constructor loads is seldom safe in threads.
         self._blocks = [
-            EnvBlock(make_env, layouts, self.memory, part.start, part.stop)
+            env_block(make_env, layouts, self.memory, part.start, part.stop)
             for part in blocks(num_envs, workers)
         ]
         self._closed = ""

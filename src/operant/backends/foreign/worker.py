@@ -17,11 +17,11 @@ from typing import Any
 import cloudpickle  # type: ignore[import-untyped]
 
 from operant.backends.foreign import channel as c
-from operant.backends.foreign.block import EnvBlock, Layouts
+from operant.backends.foreign.agent_block import env_block
+from operant.backends.foreign.block import EnvBlock
 from operant.backends.foreign.errors import ForeignEnvError
 from operant.backends.foreign.memory import Memory
 from operant.backends.foreign.module_files import FilesFinder
-from operant.spaces.rows import ObsLayout
 
 
 def main(number: int, spins: int, control: int, shared: int, bells: int, parent: int) -> None:
@@ -71,10 +71,10 @@ def _watch(parent: int) -> None:
 
 
 def _made(setup: bytes, shared: int) -> EnvBlock:
-    make_env, observation, action, mask_size, num_envs, first, end = cloudpickle.loads(setup)
-    layouts = Layouts(ObsLayout.of(observation), ObsLayout.of(action), mask_size)
-    memory = Memory.allocate(layouts.observation, layouts.action, num_envs, mask_size, shared)
-    return EnvBlock(make_env, layouts, memory, first, end)
+    make_env, layouts, num_envs, first, end = cloudpickle.loads(setup)
+    rows = num_envs * layouts.rows_each
+    memory = Memory.allocate(layouts.observation, layouts.action, rows, layouts.mask_size, shared)
+    return env_block(make_env, layouts, memory, first, end)
 
 
 def _answered(channel: c.Channel, work: Any) -> Any:

@@ -34,19 +34,26 @@ class BaseEngine:
         numbers = math.prod(dist.action_shape) + dist.noise_size
         size = samples * (2 * obs.nbytes + 8 * numbers + 32)
         check_memory(size, f"{ppo.num_steps} steps of {env.num_envs}")
-        sizes = (ppo.num_steps, env.num_envs, obs.shape, dist.action_shape)
+        self.buffer = self._new_buffer(obs_dtype)
+        self._return_carry = np.zeros(env.num_envs, np.float32)
+
+    def _new_buffer(self, obs_dtype: torch.dtype | None) -> RolloutBuffer:
+        job, dist = self.job, self.job.distribution
+        stack = job.env if isinstance(job.env, FrameStack) else None
+        obs = job.obs_layout if stack is None else stack.frame_layout
+        sizes = (job.config.ppo.num_steps, job.env.num_envs, obs.shape, dist.action_shape)
         options: dict[str, Any] = {
             "obs_dtype": obs_dtype or torch.from_numpy(np.empty(0, obs.dtype)).dtype,
             "action_dtype": dist.action_dtype,
             "mask_size": job.mask_size,
             "layout": obs,
+            "rows_rest": job.env.live_rows() is not None,
         }
-        self.buffer = (
+        return (
             RolloutBuffer(*sizes, **options)
             if stack is None
             else FrameRollout(stack, *sizes, **options)
         )
-        self._return_carry = np.zeros(env.num_envs, np.float32)
 
     def normalize_rewards(self) -> None:
         """Divide the rollout's rewards by the running deviation of returns, if asked."""
@@ -55,6 +62,9 @@ class BaseEngine:
             done = arrays["terminated"] | arrays["truncated"]
             gamma = self.job.config.ppo.gamma
             returns = discounted_returns(arrays["reward"], done, self._return_carry, gamma)
+            counted = self.buffer.live_samples()
+            if counted is not None:
+                returns = returns.reshape(-1)[counted]
             normalizer.update(torch.from_numpy(returns).to(self.job.device))
             self.buffer.reward *= normalizer.scale().cpu()
 
@@ -86,6 +96,11 @@ class BaseEngine:
     def explained_variance(self) -> float:
         """Share of the targets' variance that the values explain; NaN if there is none."""
         target, value = self.buffer.arrays["target"], self.buffer.arrays["value"]
+        counted = self.buffer.live_samples()
+        if counted is not None:
+            target, value = target.reshape(-1)[counted], value.reshape(-1)[counted]
+            if not len(target):
+                return float("nan")
         spread = float(target.var())
         return 1 - float((target - value).var()) / spread if spread > 0 else float("nan")
 

@@ -36,10 +36,15 @@ def choose_engine(job: Job) -> Choice:
 
 
 def _on_host(job: Job) -> Choice:
-    """`fused` or `eager`, with environments in main memory."""
+    """`fused` or `eager`, with environments in main memory; `eager` for others on a GPU."""
     from operant.ppo.engines.eager import EagerEngine
 
     wanted = job.config.run.engine
+    if job.env.device.type != "cpu":
+        from operant.ppo.engines.eager_device import DeviceEagerEngine
+
+        why = f"{job.env.backend!r} environments on {job.env.device} are not compiled by operant"
+        return Choice(DeviceEagerEngine(job), "as asked" if wanted == "eager" else why)
     if wanted == "eager":
         return Choice(EagerEngine(job), "as asked")
     if wanted == "graph":
@@ -111,6 +116,8 @@ def _why_not_fused(job: Job) -> str | None:
             f"with environments in main memory it trains on the CPU, and the policy is on "
             f"{job.device}; run.device=cpu lets it"
         )
+    if job.env.live_rows() is not None:
+        return "it trains on every row of every step, and some of this batch rest at times"
     if compiled_batch(job.env) is not None and job.env.backend not in ("cpu", "native"):
         return f"it needs compiled environments, and these run on backend {job.env.backend!r}"
     from operant.ppo.engines.fused_scope import why_not_fused

@@ -41,7 +41,8 @@ class StepsInParts(Batch, Protocol):
 
 def steps_in_parts(env: Batch) -> TypeGuard[StepsInParts]:
     """Whether halves of a batch can step beside each other, and beside this process."""
-    return env.backend in ("processes", "threads") and hasattr(env, "begin_rows")
+    beside = env.backend in ("processes", "threads") and hasattr(env, "begin_rows")
+    return beside and env.live_rows() is None
 
 
 class _Half:

@@ -1,6 +1,8 @@
 """The `eager` engine: PyTorch as written. The readable reference; every device, env and policy.
 
-Time-major ``[T, N]``. Environments run on the CPU; on a GPU only the networks do.
+Time-major ``[T, N]``. Environments run on the CPU; on a GPU only the networks do. Compiled
+environments on a GPU have an `eager` of their own (`gpu_builders`), those of others as well
+(`eager_device`).
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from operant.buffers.frame_rollout import FrameRollout
 from operant.models.distributions import masked
 from operant.ppo.engines.base import BaseEngine, keep_ends
 from operant.ppo.engines.double_buffered import DoubleBuffered, steps_in_parts
-from operant.ppo.engines.figures import DATA
+from operant.ppo.engines.figures import DATA, FIGURES
 from operant.ppo.job import Job
 from operant.ppo.loss import Loss, normalized, ppo_loss
 from operant.toolchain.machine import usable_cores
@@ -69,9 +71,12 @@ class EagerEngine(BaseEngine):
         env, dist, device = job.env, job.distribution, job.device
         noise = torch.from_numpy(self._noise)
         finished: list[tuple[np.ndarray, ...]] = []
+        rows_rest = buffer.live is not None
         env.write_obs(buffer.start())
         for t in range(buffer.num_steps):
             head, value = job.forward(buffer.obs[t].to(device))
+            if rows_rest:
+                buffer.arrays["live"][t] = env.live_rows()
             if job.mask_size:
                 allowed = env.action_masks()
                 buffer.arrays["action_mask"][t] = allowed
@@ -102,21 +107,35 @@ class EagerEngine(BaseEngine):
         job, ppo = self.job, self.job.config.ppo
         job.policy.train()
         data = [tensor.to(job.device) for tensor in self.buffer.flat(*DATA)]
+        counted = self.buffer.live_samples()
+        if counted is not None and not len(counted):  # every row rested through the rollout
+            return dict.fromkeys((*FIGURES, "explained_variance"), float("nan")) | {"epochs": 0.0}
         rows: list[Tensor] = []
         for epoch in range(ppo.epochs):
-            order = shuffled(len(self.buffer), job.config.run.seed, iteration, epoch)
-            minibatches = torch.from_numpy(order).to(job.device).tensor_split(ppo.minibatches)
+            minibatches = self._minibatches(iteration, epoch, counted)
             rows += [self._train_on(index, data, learning_rate, clip) for index in minibatches]
             if ppo.target_kl:
-                kl = torch.stack(rows[-ppo.minibatches :])[:, 3].mean().item()
+                kl = torch.stack(rows[-len(minibatches) :])[:, 3].mean().item()
                 if kl > ppo.target_kl:
                     break
         figures = torch.stack(rows).cpu().numpy()  # the only read, unless there is a target
         found = self.report(figures, iteration)
+        found["epochs"] = epoch + 1.0
         if job.obs_normalizer is not None:
-            job.obs_normalizer.update(data[0])
+            seen = data[0] if counted is None else data[0][torch.from_numpy(counted).to(job.device)]
+            job.obs_normalizer.update(seen)
         found["explained_variance"] = self.explained_variance()
         return found
+
+    def _minibatches(
+        self, iteration: int, epoch: int, counted: np.ndarray | None
+    ) -> tuple[Tensor, ...]:
+        """Shuffled samples in parts of about the same size; of those `counted`, if given."""
+        count = len(self.buffer) if counted is None else len(counted)
+        order = shuffled(count, self.job.config.run.seed, iteration, epoch)
+        order = order if counted is None else counted[order]
+        parts = min(self.job.config.ppo.minibatches, count)
+        return torch.from_numpy(order).to(self.job.device).tensor_split(parts)
 
     def _train_on(
         self, index: Tensor, data: list[Tensor], learning_rate: float, clip: float
