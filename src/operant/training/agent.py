@@ -12,6 +12,7 @@ from gymnasium import spaces
 from torch import nn
 
 from operant.models.distributions import Distribution, masked
+from operant.spaces.batches import unflatten
 from operant.spaces.rows import ObsLayout
 
 
@@ -26,15 +27,19 @@ class Agent:
     device: torch.device
 
     @cached_property
+    def action_layout(self) -> ObsLayout:
+        """How actions lie in memory."""
+        return ObsLayout.of(self.action_space)
+
+    @cached_property
     def obs_layout(self) -> ObsLayout:
         """How observations lie in memory."""
         return ObsLayout.of(self.observation_space)
 
     @torch.inference_mode()
-    def act(
-        self, obs: Any, noise: np.ndarray | None = None, action_masks: Any = None
-    ) -> np.ndarray:
-        """Actions for observations, as the environment takes them; a new array.
+    def act(self, obs: Any, noise: np.ndarray | None = None, action_masks: Any = None) -> Any:
+        """Actions for observations, as the environment takes them: a new array, of a Dict or Tuple
+        space a dict or tuple of these.
 
         Args:
             obs: one observation, or a batch ``[B, *obs_shape]``; of a Dict or Tuple space a dict or
@@ -63,5 +68,8 @@ class Agent:
             numbers = torch.from_numpy(noise).to(self.device)
             action, _ = self.distribution.sample(head, numbers)
         actions = self.distribution.to_env(action).cpu().numpy()
-        result: np.ndarray = actions[0] if single else actions
-        return result
+        if self.action_layout.is_tree:
+            return unflatten(self.action_layout, actions[0] if single else actions)
+        if isinstance(self.action_space, spaces.Box):
+            actions = actions.astype(self.action_space.dtype, copy=False)
+        return actions[0] if single else actions

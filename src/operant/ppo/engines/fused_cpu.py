@@ -15,8 +15,9 @@ import torch
 
 from operant.backends.cpu.kernels import NumbaBackend
 from operant.compiler.spec.buffers import LANES
-from operant.models.actor_critic import ActorCritic, OneHot
+from operant.models.actor_critic import ActorCritic
 from operant.models.distributions import Categorical, Gaussian, MultiCategorical
+from operant.models.encoders import OneHot
 from operant.ppo.engines.base import BaseEngine, check_memory
 from operant.ppo.engines.figures import FIGURES
 from operant.ppo.engines.fused_scope import (
