@@ -73,7 +73,7 @@ def policy() -> Policy:
 @pytest.fixture(scope="module")
 def path(policy: Policy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("onnx") / "new" / "policy.onnx"
-    export_onnx(policy, (4,), path, postprocess=greedy)
+    export_onnx(policy, sample(1), path, postprocess=greedy)
     return path
 
 
@@ -133,8 +133,8 @@ def test_images_means_and_len_without_a_word(
     torch.manual_seed(0)
     model = Images()
     file = tmp_path / "images.onnx"
-    export_onnx(model, (2, 2, 3), file, obs_dtype=torch.uint8, postprocess=clipped)
     obs = torch.randint(0, 256, (9, 2, 2, 3), dtype=torch.uint8)
+    export_onnx(model, obs, file, postprocess=clipped)
     assert verify_onnx(model, obs, file, clipped) < 1e-6
     assert capfd.readouterr() == ("", "")
     with pytest.raises(ValueError, match=r"action differs from the policy's: -?0\.1 instead of"):
@@ -272,16 +272,16 @@ class Eigen(nn.Module):
 
 def test_a_policy_that_cannot_be_traced(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ValueError, match=r"cannot be traced for observations \[B, 3\]: .*guard"):
-        export_onnx(Branching(), (3,), tmp_path / "a.onnx", postprocess=greedy)
+        export_onnx(Branching(), torch.zeros(1, 3), tmp_path / "a.onnx", postprocess=greedy)
     with pytest.raises(ValueError, match=r"observations \[B\]: broken on purpose$"):
-        export_onnx(Broken(), (), tmp_path / "a.onnx", postprocess=greedy)
+        export_onnx(Broken(), torch.zeros(1), tmp_path / "a.onnx", postprocess=greedy)
     assert os.listdir(tmp_path) == []
     assert capfd.readouterr() == ("", "")
 
 
 def test_a_policy_that_onnx_cannot_express(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"ONNX cannot express the policy: .*linalg_eig"):
-        export_onnx(Eigen(), (3, 3), tmp_path / "a.onnx", postprocess=greedy)
+        export_onnx(Eigen(), torch.zeros(1, 3, 3), tmp_path / "a.onnx", postprocess=greedy)
 
 
 def test_unwritable_places(policy: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,7 +296,7 @@ def test_unwritable_places(policy: Policy, tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "folder.onnx").mkdir()
     for place in (tmp_path / "file" / "a.onnx", tmp_path / "folder.onnx"):
         with pytest.raises(ValueError, match=r"cannot write .*\.onnx: .*writable folder"):
-            export_onnx(policy, (4,), place, postprocess=greedy)
+            export_onnx(policy, sample(1), place, postprocess=greedy)
     assert sorted(os.listdir(tmp_path)) == ["file", "folder.onnx"]
     assert policy.training
 
@@ -308,7 +308,7 @@ def test_missing_packages(
     monkeypatch.setattr(ours, "find_spec", lambda name: None if name == missing else object())
     message = r"needs onnx, onnxscript and onnxruntime: pip install 'operant\[onnx\]'$"
     with pytest.raises(ValueError, match=message):
-        export_onnx(policy, (4,), path, postprocess=greedy)
+        export_onnx(policy, sample(1), path, postprocess=greedy)
     with pytest.raises(ValueError, match=message):
         verify_onnx(policy, sample(2), path, greedy)
 
@@ -322,6 +322,6 @@ def test_a_policy_on_the_gpu_stays_there(tmp_path: Path) -> None:
     def bounded(head: Tensor) -> Tensor:
         return head.clamp(low, -low)
 
-    export_onnx(model, (4,), tmp_path / "a.onnx", postprocess=bounded)
+    export_onnx(model, sample(1), tmp_path / "a.onnx", postprocess=bounded)
     assert verify_onnx(model, sample(32).cuda(), tmp_path / "a.onnx", bounded) < 1e-5
     assert {tensor.device.type for tensor in model.state_dict().values()} == {"cuda"}

@@ -11,6 +11,7 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
+from operant.backends.foreign.actions import Reader, action_reader
 from operant.models.distributions import Distribution, masked
 from operant.spaces.batches import unflatten
 from operant.spaces.rows import ObsLayout
@@ -30,6 +31,10 @@ class Agent:
     def action_layout(self) -> ObsLayout:
         """How actions lie in memory."""
         return ObsLayout.of(self.action_space)
+
+    @cached_property
+    def _read(self) -> Reader:
+        return action_reader(self.action_layout)
 
     @cached_property
     def obs_layout(self) -> ObsLayout:
@@ -69,7 +74,7 @@ class Agent:
             action, _ = self.distribution.sample(head, numbers)
         actions = self.distribution.to_env(action).cpu().numpy()
         if self.action_layout.is_tree:
-            return unflatten(self.action_layout, actions[0] if single else actions)
+            return self._read(actions[0]) if single else unflatten(self.action_layout, actions)
         if isinstance(self.action_space, spaces.Box):
             actions = actions.astype(self.action_space.dtype, copy=False)
         return actions[0] if single else actions
