@@ -30,8 +30,9 @@ def export_agent(agent: Agent, env: type[Env] | str, config: BaseConfig, path: P
 
     def action(head: Tensor) -> Any:
         chosen = distribution.mode(head)
-        is_tree = isinstance(distribution, Joint)
-        return distribution.leaves(chosen) if is_tree else distribution.to_env(chosen)
+        if isinstance(distribution, Joint):
+            return distribution.leaves(chosen)
+        return distribution.to_env(chosen)
 
     layout = agent.obs_layout
     batch = evaluation_env(env, config.env, _ENVS)
