@@ -419,6 +419,21 @@ def test_policies_for_flat_spaces_have_the_weights_that_they_always_had(
         assert torch.equal(one, other)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+def test_a_policy_on_the_gpu_agrees() -> None:
+    actions = spaces.Dict({"arm": spaces.Box(-1, 1, (2,), np.float64), "button": CHOICE})
+    policy = policy_for(TREE, actions, normalize_obs=True)
+    rows = samples(TREE, 64)
+    assert policy.obs_normalizer is not None
+    policy.obs_normalizer.update(rows)
+    dist = policy.distribution
+    wanted = [*policy(layout(TREE).split(rows)), dist.to_env(torch.zeros(64, 3))]
+    policy = policy.cuda()
+    found = [*policy(layout(TREE).split(rows.cuda())), dist.to_env(torch.zeros(64, 3).cuda())]
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one.cpu(), other, rtol=1e-2, atol=1e-2)  # TF32 convolutions
+
+
 # Errors -------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("make", "text"),
