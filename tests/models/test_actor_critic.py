@@ -14,20 +14,23 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from operant.models.actor_critic import (
-    ACTIVATIONS,
     ActorCritic,
     ContinuousActorCritic,
     DiscreteActorCritic,
-    encoder,
     policy_for,
 )
 from operant.models.distributions import SquashedGaussian
+from operant.models.encoders import encoder
+from operant.models.layers import ACTIVATIONS
 from operant.models.names import ACTIVATION_NAMES
 
 OBSERVATIONS = {
     "box": (spaces.Box(-1, 1, (4,)), 4),
     "scalar box": (spaces.Box(-1, 1, ()), 1),
-    "image": (spaces.Box(0, 255, (3, 5, 2), np.uint8), 30),
+    "bytes": (spaces.Box(0, 255, (30,), np.uint8), 30),
+    "image": (spaces.Box(0, 255, (12, 10, 3), np.uint8), 128),
+    "bits": (spaces.MultiBinary((2, 3)), 6),
+    "many": (spaces.Discrete(5000, start=3), 32),
     "double box": (spaces.Box(-1, 1, (2,), np.float64), 2),
     "discrete": (spaces.Discrete(6), 6),
     "discrete from -2": (spaces.Discrete(3, start=-2), 3),
@@ -153,10 +156,10 @@ def test_one_hot_vectors() -> None:
 
 
 def test_boxes_are_flattened_in_order() -> None:
-    encode, size = encoder(OBSERVATIONS["image"][0])
+    encode, size = encoder(spaces.Box(-100, 100, (3, 5, 2), np.int8))
     assert size == 30
-    image = torch.arange(60, dtype=torch.uint8).reshape(2, 3, 5, 2)
-    assert encode(image).tolist() == [list(range(30)), list(range(30, 60))]
+    numbers = torch.arange(60, dtype=torch.int8).reshape(2, 3, 5, 2)
+    assert encode(numbers).tolist() == [list(range(30)), list(range(30, 60))]
     encode, size = encoder(OBSERVATIONS["scalar box"][0])
     assert encode(torch.tensor([0.5, -1.0])).tolist() == [[0.5], [-1.0]]
 
@@ -262,7 +265,7 @@ def test_a_deep_copy_is_independent() -> None:
         (lambda: policy_for(BOX, spaces.Text(2)), "no policy for the action space Text"),
         (lambda: policy_for(BOX, CHOICE, squash=True), "squash is for Box actions, not Discrete"),
         (lambda: DiscreteActorCritic(BOX, CONTROL), "needs discrete actions, got Box"),
-        (lambda: ContinuousActorCritic(BOX, CHOICE), "needs Box actions, got Discrete"),
+        (lambda: ContinuousActorCritic(BOX, CHOICE), "needs Box actions of floats, got"),
         (
             lambda: policy_for(spaces.Discrete(2), CHOICE, normalize_obs=True),
             "only Box observations can be normalised, not Discrete",

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch import distributions as oracle
 
+from operant.models.action_distributions import distribution_for
 from operant.models.distributions import (
     Categorical,
     Gaussian,
     MultiCategorical,
     SquashedGaussian,
     _Constants,
-    distribution_for,
     masked,
 )
 from operant.models.names import LOG_STD_RANGE
@@ -439,8 +439,10 @@ def test_constants_brought_to_a_device_in_inference_mode_can_be_trained_with() -
     ("space", "squash", "text"),
     [
         (spaces.Text(3), False, "no policy for the action space Text"),
-        (spaces.Box(0, 9, (2,), np.int64), False, "Box of floats"),
-        (spaces.Dict({"a": spaces.Discrete(2)}), False, "no policy for the action space Dict"),
+        (spaces.Box(0, 2**40, (2,), np.int64), False, "1099511627777 values .* narrower bounds"),
+        (spaces.Box(0, 9, (2,), np.int64), True, "squash is for Box actions, not Box"),
+        (spaces.Dict({"a": spaces.Text(2)}), False, "no policy for the action space Dict"),
+        (spaces.Dict({"a": spaces.Discrete(2)}), True, "squash is for Box actions, not Dict"),
         (spaces.Box(-1, 1, (0,)), False, "nothing to choose"),
         (spaces.Box(-1, 1, (2, 0)), True, "nothing to choose"),
         (spaces.Box(-np.inf, 1, (2,)), True, "finite bounds.*-inf"),

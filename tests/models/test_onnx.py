@@ -11,11 +11,14 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+from gymnasium import spaces
 from onnx import helper
 from torch import Tensor, nn
 
+from operant.models import Joint, policy_for
 from operant.models import onnx as ours
 from operant.models.onnx import export_onnx, verify_onnx
+from operant.spaces import flatten, layout
 
 
 class Policy(nn.Module):
@@ -73,7 +76,7 @@ def policy() -> Policy:
 @pytest.fixture(scope="module")
 def path(policy: Policy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("onnx") / "new" / "policy.onnx"
-    export_onnx(policy, (4,), path, postprocess=greedy)
+    export_onnx(policy, sample(1), path, postprocess=greedy)
     return path
 
 
@@ -133,8 +136,8 @@ def test_images_means_and_len_without_a_word(
     torch.manual_seed(0)
     model = Images()
     file = tmp_path / "images.onnx"
-    export_onnx(model, (2, 2, 3), file, obs_dtype=torch.uint8, postprocess=clipped)
     obs = torch.randint(0, 256, (9, 2, 2, 3), dtype=torch.uint8)
+    export_onnx(model, obs, file, postprocess=clipped)
     assert verify_onnx(model, obs, file, clipped) < 1e-6
     assert capfd.readouterr() == ("", "")
     with pytest.raises(ValueError, match=r"action differs from the policy's: -?0\.1 instead of"):
@@ -272,16 +275,16 @@ class Eigen(nn.Module):
 
 def test_a_policy_that_cannot_be_traced(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ValueError, match=r"cannot be traced for observations \[B, 3\]: .*guard"):
-        export_onnx(Branching(), (3,), tmp_path / "a.onnx", postprocess=greedy)
+        export_onnx(Branching(), torch.zeros(1, 3), tmp_path / "a.onnx", postprocess=greedy)
     with pytest.raises(ValueError, match=r"observations \[B\]: broken on purpose$"):
-        export_onnx(Broken(), (), tmp_path / "a.onnx", postprocess=greedy)
+        export_onnx(Broken(), torch.zeros(1), tmp_path / "a.onnx", postprocess=greedy)
     assert os.listdir(tmp_path) == []
     assert capfd.readouterr() == ("", "")
 
 
 def test_a_policy_that_onnx_cannot_express(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"ONNX cannot express the policy: .*linalg_eig"):
-        export_onnx(Eigen(), (3, 3), tmp_path / "a.onnx", postprocess=greedy)
+        export_onnx(Eigen(), torch.zeros(1, 3, 3), tmp_path / "a.onnx", postprocess=greedy)
 
 
 def test_unwritable_places(policy: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,7 +299,7 @@ def test_unwritable_places(policy: Policy, tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "folder.onnx").mkdir()
     for place in (tmp_path / "file" / "a.onnx", tmp_path / "folder.onnx"):
         with pytest.raises(ValueError, match=r"cannot write .*\.onnx: .*writable folder"):
-            export_onnx(policy, (4,), place, postprocess=greedy)
+            export_onnx(policy, sample(1), place, postprocess=greedy)
     assert sorted(os.listdir(tmp_path)) == ["file", "folder.onnx"]
     assert policy.training
 
@@ -308,7 +311,7 @@ def test_missing_packages(
     monkeypatch.setattr(ours, "find_spec", lambda name: None if name == missing else object())
     message = r"needs onnx, onnxscript and onnxruntime: pip install 'operant\[onnx\]'$"
     with pytest.raises(ValueError, match=message):
-        export_onnx(policy, (4,), path, postprocess=greedy)
+        export_onnx(policy, sample(1), path, postprocess=greedy)
     with pytest.raises(ValueError, match=message):
         verify_onnx(policy, sample(2), path, greedy)
 
@@ -322,6 +325,60 @@ def test_a_policy_on_the_gpu_stays_there(tmp_path: Path) -> None:
     def bounded(head: Tensor) -> Tensor:
         return head.clamp(low, -low)
 
-    export_onnx(model, (4,), tmp_path / "a.onnx", postprocess=bounded)
+    export_onnx(model, sample(1), tmp_path / "a.onnx", postprocess=bounded)
     assert verify_onnx(model, sample(32).cuda(), tmp_path / "a.onnx", bounded) < 1e-5
     assert {tensor.device.type for tensor in model.state_dict().values()} == {"cuda"}
+
+
+def test_trees_have_an_input_and_an_output_for_each_leaf(tmp_path: Path) -> None:
+    pixels = {"camera": (12, 12), "grid": (5, 5, 3), "photo": (3, 40, 40)}
+    space = spaces.Dict(
+        {
+            "arm": spaces.Tuple([spaces.Box(-9, 9, (2,), np.float64)]),
+            "bits": spaces.MultiBinary(3),
+            "many": spaces.Discrete(3000, start=-7),
+            "tool": spaces.Discrete(4, start=2),
+            "value": spaces.Box(0, 9, (), np.int32),
+            **{name: spaces.Box(0, 255, shape, np.uint8) for name, shape in pixels.items()},
+        }
+    )
+    actions = spaces.Dict(
+        {
+            "button": spaces.Discrete(3, start=1),
+            "lamps": spaces.MultiBinary((2, 2)),
+            "move": spaces.Tuple([spaces.Box(-1, 1, (2,))]),
+        }
+    )
+    torch.manual_seed(0)
+    model = policy_for(space, actions, hidden=(8,), normalize_obs=True)
+    joint = model.distribution
+    assert isinstance(joint, Joint)
+    space.seed(0)
+    rows = torch.from_numpy(flatten(space, [space.sample() for _ in range(9)]))
+    assert model.obs_normalizer is not None
+    model.obs_normalizer.update(rows)
+    obs = layout(space).split(rows)
+    file = tmp_path / "tree.onnx"
+
+    def action(head: Tensor) -> dict[str, Tensor]:
+        return joint.leaves(joint.mode(head))
+
+    export_onnx(model, obs, file, postprocess=action)
+    assert verify_onnx(model, obs, file, action) < 1e-5
+    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    assert [one.name for one in session.get_inputs()] == [f"obs/{path}" for path in obs]
+    names = [one.name for one in session.get_outputs()]
+    assert names == ["action/button", "action/lamps", "action/move/0", "head", "value"]
+    types = {one.name: one.type for one in session.get_inputs()}
+    assert types["obs/camera"] == "tensor(uint8)"
+    assert types["obs/arm/0"] == "tensor(double)"
+    inputs = {f"obs/{path}": leaf.numpy() for path, leaf in obs.items()}
+    found = dict(zip(names, session.run(names, inputs), strict=True))
+    with torch.no_grad():
+        wanted = action(model(obs)[0])
+    np.testing.assert_array_equal(found["action/button"], wanted["button"])
+    np.testing.assert_allclose(found["action/move/0"], wanted["move/0"], atol=1e-5)
+    with torch.no_grad():
+        model.actor_head.bias += 1
+    with pytest.raises(ValueError, match="head differs"):
+        verify_onnx(model, obs, file, action)

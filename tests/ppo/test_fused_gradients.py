@@ -15,13 +15,8 @@ from torch import Tensor
 
 import operant
 from operant.models import PPO
-from operant.models.actor_critic import (
-    ActorCritic,
-    ContinuousActorCritic,
-    DiscreteActorCritic,
-    column,
-    flatten,
-)
+from operant.models.actor_critic import ActorCritic, ContinuousActorCritic, DiscreteActorCritic
+from operant.models.encoders import column, flatten
 from operant.ppo.loss import Loss, ppo_loss
 
 Tasks = dict[str, type[operant.Env]]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import operant
-from operant.models.distributions import distribution_for
+from operant.models.action_distributions import distribution_for
 from operant.ppo.config import Config
 from operant.training import evaluate as module
 from operant.training import export

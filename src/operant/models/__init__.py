@@ -7,25 +7,55 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from operant.buffers.normalizer import RunningNormalizer
+    from operant.models.action_distributions import distribution_for
     from operant.models.actor_critic import (
         ActorCritic,
         ContinuousActorCritic,
         DiscreteActorCritic,
+        JointActorCritic,
         policy_for,
     )
-    from operant.models.distributions import Distribution, distribution_for
+    from operant.models.cnn import GridEncoder, ImpalaCNN, NatureCNN, SmallCNN
+    from operant.models.distributions import Distribution
+    from operant.models.encoders import (
+        Embedding,
+        EncoderOptions,
+        Numbers,
+        OneHot,
+        TreeEncoder,
+        leaf_encoder,
+    )
+    from operant.models.joint import Joint
+    from operant.models.layers import linear, mlp
+    from operant.models.tree_normalizer import TreeNormalizer
     from operant.ppo.ppo import PPO
 
-_HOMES = {
-    "ActorCritic": "operant.models.actor_critic",
-    "ContinuousActorCritic": "operant.models.actor_critic",
-    "DiscreteActorCritic": "operant.models.actor_critic",
-    "policy_for": "operant.models.actor_critic",
-    "Distribution": "operant.models.distributions",
-    "distribution_for": "operant.models.distributions",
-    "RunningNormalizer": "operant.buffers.normalizer",
-    "PPO": "operant.ppo.ppo",
+_NAMES = {
+    "operant.models.actor_critic": (
+        "ActorCritic",
+        "ContinuousActorCritic",
+        "DiscreteActorCritic",
+        "JointActorCritic",
+        "policy_for",
+    ),
+    "operant.models.encoders": (
+        "Embedding",
+        "EncoderOptions",
+        "Numbers",
+        "OneHot",
+        "TreeEncoder",
+        "leaf_encoder",
+    ),
+    "operant.models.cnn": ("GridEncoder", "ImpalaCNN", "NatureCNN", "SmallCNN"),
+    "operant.models.layers": ("linear", "mlp"),
+    "operant.models.distributions": ("Distribution",),
+    "operant.models.joint": ("Joint",),
+    "operant.models.action_distributions": ("distribution_for",),
+    "operant.buffers.normalizer": ("RunningNormalizer",),
+    "operant.models.tree_normalizer": ("TreeNormalizer",),
+    "operant.ppo.ppo": ("PPO",),
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names}
 
 __all__ = [
     "PPO",
@@ -33,8 +63,23 @@ __all__ = [
     "ContinuousActorCritic",
     "DiscreteActorCritic",
     "Distribution",
+    "Embedding",
+    "EncoderOptions",
+    "GridEncoder",
+    "ImpalaCNN",
+    "Joint",
+    "JointActorCritic",
+    "NatureCNN",
+    "Numbers",
+    "OneHot",
     "RunningNormalizer",
+    "SmallCNN",
+    "TreeEncoder",
+    "TreeNormalizer",
     "distribution_for",
+    "leaf_encoder",
+    "linear",
+    "mlp",
     "policy_for",
 ]
 

@@ -1,4 +1,4 @@
-"""Actor-critic networks: multilayer perceptrons for any supported pair of spaces.
+"""Actor-critic networks for any pair of spaces: encoders by leaf, then multilayer perceptrons.
 
 **The policy protocol.** PPO trains any `torch.nn.Module` whose
 
@@ -6,48 +6,53 @@
   tensors by path: ``obs["camera"]``, ``obs["arm/0"]``) and returns ``(head, value)``: float32
   ``[B, H]`` and ``[B]``. H and the meaning of the columns are those of
   `operant.models.distribution_for` the action space: logits for Discrete and MultiDiscrete; means,
-  then logarithms of standard deviations, for Box.
+  then logarithms of standard deviations, for Box; of a Dict or Tuple those of one leaf after those
+  of another.
 
 It may also have
 
 - ``distribution``: another `Distribution` than the action space's own;
 - ``head(obs)``, ``value(obs)``: only the one or the other, where that is cheaper than ``forward``;
-- ``obs_normalizer``: a `RunningNormalizer` it uses in ``forward``; PPO updates it with the
-  observations of a rollout, after having trained on it.
+- ``obs_normalizer``: a `RunningNormalizer`, or a `TreeNormalizer` for Dict and Tuple observations,
+  that it uses in ``forward``; PPO calls its ``update`` with the observations of a rollout, after
+  having trained on it.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
-from torch.nn import functional
 
 from operant.buffers.normalizer import RunningNormalizer
-from operant.models.distributions import Distribution, distribution_for
+from operant.models.action_distributions import distribution_for
+from operant.models.distributions import Distribution, Gaussian
+from operant.models.encoders import EncoderOptions, encoder, numeric
+from operant.models.joint import Joint
+from operant.models.layers import ACTIVATIONS, linear, mlp
+from operant.models.tree_normalizer import TreeNormalizer
 from operant.spaces.rows import ObsLayout
-
-ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "silu": nn.SiLU}
 
 
 class ActorCritic(nn.Module):
     """An actor and a critic, with trunks of their own or a shared one.
 
-    Box observations are flattened; Discrete and MultiDiscrete ones become one-hot vectors, in
-    which only numbers that the space has may occur. Of Dict and Tuple spaces the leaves are encoded
-    so, one after the other; bytes among them are scaled to 0 to 1.
+    Observations are encoded by their space, see `operant.models.encoders`: images by a CNN,
+    Discrete and MultiDiscrete ones as one-hot vectors, other Boxes flattened; the leaves of Dict
+    and Tuple spaces each so, side by side. Actor and critic share what encodes, if it has weights.
     Weights are orthogonal (gain sqrt 2; 0.01 for the actor's head, 1 for the critic's), biases 0.
 
     Args:
         observation_space, action_space: of one environment.
         hidden: sizes of the hidden layers; may be empty.
         activation: ``"tanh"``, ``"relu"`` or ``"silu"``.
-        shared: one trunk for both heads.
-        normalize_obs: whether observations pass a `RunningNormalizer`.
+        shared: one trunk of hidden layers for both heads.
+        normalize_obs: whether numbers pass a `RunningNormalizer`; images, grids of codes, choices
+            and bits never do.
+        image, channels, embedding: see `EncoderOptions`.
         distribution: how the head is read.
         outputs: columns the actor network produces; by default all of the head.
 
@@ -64,6 +69,9 @@ class ActorCritic(nn.Module):
         activation: str = "tanh",
         shared: bool = False,
         normalize_obs: bool = False,
+        image: str = "auto",
+        channels: str = "auto",
+        embedding: int = 32,
         distribution: Distribution | None = None,
         outputs: int | None = None,
     ) -> None:
@@ -75,14 +83,11 @@ class ActorCritic(nn.Module):
         if any(size < 1 for size in hidden):
             raise ValueError(f"hidden layers must have at least one unit, got {tuple(hidden)}")
         self.distribution = distribution or distribution_for(action_space)
-        self.encode, size = encoder(observation_space)
-        self.obs_normalizer: RunningNormalizer | None = None
-        if normalize_obs:
-            if not isinstance(observation_space, spaces.Box):
-                raise ValueError(
-                    f"only Box observations can be normalised, not {observation_space}"
-                )
-            self.obs_normalizer = RunningNormalizer((size,))
+        options = EncoderOptions(image, channels, embedding)
+        self.encode, size = encoder(observation_space, options, normalized=normalize_obs)
+        self.obs_normalizer = (
+            _normalizer(observation_space, options, size) if normalize_obs else None
+        )
         act = ACTIVATIONS[activation]
         width = hidden[-1] if hidden else size
         outputs = self.distribution.head_size if outputs is None else outputs
@@ -110,7 +115,9 @@ class ActorCritic(nn.Module):
         return value
 
     def _inputs(self, obs: Any) -> Tensor:
-        x: Tensor = self.encode(obs)
+        if isinstance(self.obs_normalizer, TreeNormalizer):
+            return self.encode(self.obs_normalizer(obs))
+        x = self.encode(obs)
         return x if self.obs_normalizer is None else self.obs_normalizer(x)
 
     def _head(self, outputs: Tensor) -> Tensor:
@@ -118,7 +125,8 @@ class ActorCritic(nn.Module):
 
 
 class DiscreteActorCritic(ActorCritic):
-    """For Discrete, MultiDiscrete and MultiBinary actions: the head holds logits.
+    """For Discrete, MultiDiscrete and MultiBinary actions, and Boxes of integers: the head holds
+    logits.
 
     Args:
         observation_space, action_space: of one environment.
@@ -134,13 +142,20 @@ class DiscreteActorCritic(ActorCritic):
         action_space: spaces.Space[object],
         **options: object,
     ) -> None:
-        if isinstance(action_space, spaces.Box):
+        distribution = distribution_for(action_space)
+        if isinstance(distribution, Gaussian | Joint):
             raise ValueError(f"DiscreteActorCritic needs discrete actions, got {action_space}")
-        super().__init__(observation_space, action_space, **options)  # type: ignore[arg-type]
+        super().__init__(
+            observation_space,
+            action_space,
+            distribution=distribution,
+            **options,  # type: ignore[arg-type]
+        )
 
 
 class ContinuousActorCritic(ActorCritic):
-    """For Box actions: means from the network; deviations the same in all states, unless asked.
+    """For Box actions of floats: means from the network; deviations the same in all states, unless
+    asked.
 
     Args:
         observation_space, action_space: of one environment.
@@ -163,9 +178,11 @@ class ContinuousActorCritic(ActorCritic):
         squash: bool = False,
         **options: object,
     ) -> None:
-        if not isinstance(action_space, spaces.Box):
-            raise ValueError(f"ContinuousActorCritic needs Box actions, got {action_space}")
         distribution = distribution_for(action_space, squash)
+        if not isinstance(distribution, Gaussian):
+            raise ValueError(
+                f"ContinuousActorCritic needs Box actions of floats, got {action_space}"
+            )
         size = distribution.head_size // 2
         super().__init__(
             observation_space,
@@ -187,91 +204,80 @@ class ContinuousActorCritic(ActorCritic):
         return torch.cat([outputs, self.log_std.expand_as(outputs)], -1)
 
 
-def encoder(space: spaces.Space[object]) -> tuple[Callable[[Any], Tensor], int]:
-    """A function from observations to float32 features ``[B, size]``, and that size.
+class JointActorCritic(ActorCritic):
+    """For Dict and Tuple actions: logits and means of the leaves from the network, one leaf after
+    the other; deviations the same in all states.
+
+    Args:
+        observation_space, action_space: of one environment.
+        log_std: logarithm of the standard deviations at the start.
+        squash: Box leaves: tanh onto the bounds instead of clipping at them.
+        options: see `ActorCritic`.
 
     Raises:
-        ValueError: a space without one.
+        ValueError: a space or option that is not supported.
     """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[object],
+        action_space: spaces.Space[object],
+        *,
+        log_std: float = 0.0,
+        squash: bool = False,
+        **options: object,
+    ) -> None:
+        distribution = distribution_for(action_space, squash)
+        if not isinstance(distribution, Joint):
+            raise ValueError(f"JointActorCritic needs Dict or Tuple actions, got {action_space}")
+        sizes, deviations = [], []
+        for part in distribution.parts:
+            means = part.head_size // 2 if isinstance(part, Gaussian) else 0
+            sizes.append(means or part.head_size)
+            deviations.append(means)
+        super().__init__(
+            observation_space,
+            action_space,
+            distribution=distribution,
+            outputs=sum(sizes),
+            **options,  # type: ignore[arg-type]
+        )
+        self._sizes, self._deviations = sizes, deviations
+        self.log_std: nn.Parameter | None = None
+        if any(deviations):
+            self.log_std = nn.Parameter(torch.full((sum(deviations),), float(log_std)))
+
+    def _head(self, outputs: Tensor) -> Tensor:
+        if self.log_std is None:
+            return outputs
+        columns = []
+        log_stds = torch.split(self.log_std, self._deviations)
+        for part, log_std in zip(torch.split(outputs, self._sizes, -1), log_stds, strict=True):
+            columns.append(part)
+            if len(log_std):
+                columns.append(log_std.expand_as(part))
+        return torch.cat(columns, -1)
+
+
+def normalizable(
+    observation_space: spaces.Space[Any], options: EncoderOptions | None = None
+) -> bool:
+    """Whether an observation has numbers that can be normalised."""
+    if isinstance(observation_space, spaces.Dict | spaces.Tuple):
+        leaves = ObsLayout.of(observation_space).leaves
+        return any(numeric(leaf.space, options) for leaf in leaves)
+    return numeric(observation_space, options)
+
+
+def _normalizer(
+    space: spaces.Space[Any], options: EncoderOptions, size: int
+) -> RunningNormalizer | TreeNormalizer:
     if isinstance(space, spaces.Dict | spaces.Tuple):
-        leaves = Leaves(ObsLayout.of(space))
-        return leaves, leaves.size
-    if math.prod(space.shape or ()) == 0:
-        raise ValueError(f"the observation space {space} has nothing to see")
-    if isinstance(space, spaces.Box):
-        return flatten if space.shape else column, math.prod(space.shape)
-    if isinstance(space, spaces.Discrete):
-        return OneHot([int(space.n)], [int(space.start)]), int(space.n)
-    if isinstance(space, spaces.MultiDiscrete):
-        sizes = space.nvec.flatten().tolist()
-        return OneHot(sizes, space.start.flatten().tolist()), sum(sizes)
-    raise ValueError(
-        f"no encoding for the observation space {space}; known are Box, Discrete and "
-        "MultiDiscrete, and Dict and Tuple of them"
-    )
-
-
-def flatten(obs: Tensor) -> Tensor:
-    """Observations ``[B, ...]`` as float32 ``[B, numbers]``."""
-    return obs.flatten(1).float()
-
-
-def column(obs: Tensor) -> Tensor:
-    """Numbers ``[B]`` as float32 ``[B, 1]``."""
-    return obs.unsqueeze(1).float()
-
-
-def scaled(obs: Tensor) -> Tensor:
-    """Bytes ``[B, ...]`` as float32 ``[B, numbers]`` from 0 to 1."""
-    return obs.reshape(len(obs), -1).float() / 255
-
-
-class Leaves:
-    """The leaves of a tree observation, each encoded by itself, to features side by side."""
-
-    def __init__(self, layout: ObsLayout) -> None:
-        self.encoders: dict[str, Callable[[Tensor], Tensor]] = {}
-        """By path, in the order of the features."""
-        self.size = 0
-        for leaf in layout.leaves:
-            encode, size = encoder(leaf.space)
-            is_bytes = isinstance(leaf.space, spaces.Box) and leaf.dtype == "uint8"
-            self.encoders[leaf.path] = scaled if is_bytes else encode
-            self.size += size
-
-    def __call__(self, obs: Mapping[str, Tensor]) -> Tensor:
-        """The features, float32 ``[B, size]``, of leaves ``[B, ...]`` by path."""
-        return torch.cat([encode(obs[path]) for path, encode in self.encoders.items()], -1)
-
-
-class OneHot:
-    """Integers ``[B, ...]`` to concatenated one-hot vectors, one for each integer."""
-
-    def __init__(self, sizes: list[int], starts: list[int]) -> None:
-        self.sizes, self.starts = sizes, starts
-
-    def __call__(self, obs: Tensor) -> Tensor:
-        """The vectors, float32 ``[B, sum of sizes]``."""
-        columns = obs.long().reshape(len(obs), len(self.sizes)).unbind(-1)
-        parts = zip(columns, self.sizes, self.starts, strict=True)
-        return torch.cat([functional.one_hot(x - low, n) for x, n, low in parts], -1).float()
-
-
-def mlp(size: int, hidden: Sequence[int], activation: type[nn.Module]) -> nn.Sequential:
-    """Linear layers, each followed by the activation."""
-    layers: list[nn.Module] = []
-    for width in hidden:
-        layers += [linear(size, width, math.sqrt(2)), activation()]
-        size = width
-    return nn.Sequential(*layers)
-
-
-def linear(inputs: int, outputs: int, gain: float) -> nn.Linear:
-    """A linear layer with orthogonal weights and no bias to begin with."""
-    layer = nn.Linear(inputs, outputs)
-    nn.init.orthogonal_(layer.weight, gain)
-    nn.init.zeros_(layer.bias)
-    return layer
+        return TreeNormalizer(ObsLayout.of(space), options)
+    if not numeric(space, options):
+        what = "images are not" if isinstance(space, spaces.Box) else f"not {space}"
+        raise ValueError(f"only Box observations can be normalised, {what}")
+    return RunningNormalizer((size,))
 
 
 def policy_for(
@@ -282,24 +288,25 @@ def policy_for(
     squash: bool = False,
     **options: object,
 ) -> ActorCritic:
-    """The network for a pair of spaces: continuous for Box actions, else discrete.
+    """The network for a pair of spaces: `ContinuousActorCritic` for Box actions of floats,
+    `JointActorCritic` for Dict and Tuple ones, else `DiscreteActorCritic`.
 
     Args:
         observation_space, action_space: of one environment.
-        log_std, squash: see `ContinuousActorCritic`; `log_std` does nothing for other actions.
+        log_std, squash: see `ContinuousActorCritic`; `log_std` does nothing without Box actions.
         options: see `ActorCritic`.
 
     Raises:
         ValueError: a space or option that is not supported.
     """
-    if isinstance(action_space, spaces.Box):
-        return ContinuousActorCritic(
-            observation_space,
-            action_space,
-            log_std=log_std,
-            squash=squash,
-            **options,  # type: ignore[arg-type]
-        )
-    if squash:
-        raise ValueError(f"squash is for Box actions, not {action_space}")
-    return DiscreteActorCritic(observation_space, action_space, **options)
+    is_tree = isinstance(action_space, spaces.Dict | spaces.Tuple)
+    if not is_tree and not isinstance(distribution_for(action_space, squash), Gaussian):
+        return DiscreteActorCritic(observation_space, action_space, **options)
+    kind = JointActorCritic if is_tree else ContinuousActorCritic
+    return kind(
+        observation_space,
+        action_space,
+        log_std=log_std,
+        squash=squash,
+        **options,  # type: ignore[arg-type]
+    )

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from gymnasium import spaces
 from torch import Tensor
 from torch.nn import functional
 
@@ -313,33 +312,3 @@ def _rounded_up(bound: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore"):
         rounded = bound.astype(np.float32)
         return np.where(rounded < bound, np.nextafter(rounded, np.float32(np.inf)), rounded)
-
-
-def distribution_for(space: spaces.Space[object], squash: bool = False) -> Distribution:
-    """The distribution over an action space.
-
-    Args:
-        space: Discrete, MultiDiscrete, MultiBinary, or Box of floats.
-        squash: for Box: tanh onto the bounds instead of clipping at them.
-
-    Raises:
-        ValueError: a space no policy here can act in, or one that cannot be squashed.
-    """
-    if math.prod(space.shape or ()) == 0:
-        raise ValueError(f"the action space {space} has nothing to choose")
-    if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
-        kind = SquashedGaussian if squash else Gaussian
-        return kind(space.low, space.high)
-    if squash:
-        raise ValueError(f"squash is for Box actions, not {space}")
-    if isinstance(space, spaces.Discrete):
-        return Categorical(int(space.n), int(space.start))
-    if isinstance(space, spaces.MultiDiscrete):
-        sizes, start = space.nvec.flatten().tolist(), space.start.flatten().tolist()
-        return MultiCategorical(sizes, start, space.nvec.shape)
-    if isinstance(space, spaces.MultiBinary):
-        return MultiCategorical([2] * math.prod(space.shape), env_shape=space.shape)
-    raise ValueError(
-        f"no policy for the action space {space}; known are Discrete, MultiDiscrete, MultiBinary "
-        "and Box of floats"
-    )

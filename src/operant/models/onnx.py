@@ -7,7 +7,7 @@ import io
 import logging
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from importlib import import_module
 from importlib.util import find_spec
@@ -19,10 +19,12 @@ from torch import Tensor, nn
 
 from operant.toolchain.files import export_file
 
-Postprocess = Callable[[Tensor], Tensor]
-"""From a head [B, H] to the action [B, ...] of a deterministic policy."""
+Obs = Tensor | Mapping[str, Tensor]
+"""Observations [B, *obs_shape], or of a tree a dict of such by path."""
 
-OUTPUTS = ("action", "head", "value")
+Postprocess = Callable[[Tensor], Obs]
+"""From a head [B, H] to the action [B, ...] of a deterministic policy, or a dict of such by path.
+"""
 
 _TOLERANCE = 1e-4  # Of 1 + |x|: float32 sums in another order.
 _TIE = 1e-5  # Logits nearer than this may change places.
@@ -30,23 +32,24 @@ _TIE = 1e-5  # Logits nearer than this may change places.
 
 def export_onnx(
     policy: nn.Module,
-    obs_shape: tuple[int, ...],
+    obs: Obs,
     path: Path,
     *,
-    obs_dtype: torch.dtype = torch.float32,
     postprocess: Postprocess,
 ) -> None:
     """Write `policy` as one self-contained ONNX file, in its evaluation mode.
 
-    The graph takes ``obs`` [B, *obs_shape] of `obs_dtype`, for any B, and gives ``action``
-    (`postprocess` of the head), ``head`` [B, H] and ``value`` [B]. Missing folders are made; the
-    file appears when it is complete. Mode and device of the policy stay as they are.
+    The graph takes ``obs`` [B, *obs_shape], for any B, and gives ``action``
+    (`postprocess` of the head), ``head`` [B, H] and ``value`` [B]. Of a Dict or Tuple observation
+    it takes an input for each leaf, ``obs/PATH`` such as ``obs/camera``; of such an action it gives
+    ``action/PATH``. Missing folders are made; the file appears when it is complete. Mode and device
+    of the policy stay as they are.
 
     Args:
         policy: ``forward(obs)`` returns ``(head, value)``.
-        obs_shape: of one observation.
+        obs: at least one observation of the kind that the policy takes, [B, *obs_shape]; of a tree
+            a dict of leaves [B, ...] by path.
         path: where to.
-        obs_dtype: of the observations.
         postprocess: a function of tensors on the policy's device, which becomes part of the graph.
 
     Raises:
@@ -57,17 +60,21 @@ def export_onnx(
     import onnx
 
     path = Path(path)
-    example = torch.zeros((3, *obs_shape), dtype=obs_dtype, device=_device(policy))
+    device = _device(policy)
+    leaves = _named("obs", obs)
+    # Three: the exporter takes a batch of one for a size that is fixed.
+    three = [x[:1].to(device).repeat(3, *[1] * (x.ndim - 1)) for x in leaves.values()]
     with _evaluating(policy), torch.no_grad(), _quiet():
-        model = _convert(_Deployed(policy, postprocess).eval(), example)
+        model = _convert(_Deployed(policy, postprocess, tuple(leaves)).eval(), three)
     _strip(model)
     onnx.checker.check_model(model)
 
     export_file(path, model.SerializeToString())
 
 
-def verify_onnx(policy: nn.Module, obs: Tensor, path: Path, postprocess: Postprocess) -> float:
-    """Run the file on `obs` [B, *obs_shape], all of it and one row; the largest difference.
+def verify_onnx(policy: nn.Module, obs: Obs, path: Path, postprocess: Postprocess) -> float:
+    """Run the file on `obs` [B, *obs_shape], or a dict of leaves [B, ...] by path, all of it and
+    one row; the largest difference.
 
     That is the largest absolute difference of head and value between onnxruntime and `policy`,
     both on the CPU (a GPU's TF32 differs by more than a wrong graph might).
@@ -80,34 +87,62 @@ def verify_onnx(policy: nn.Module, obs: Tensor, path: Path, postprocess: Postpro
     _need_packages()
     device = _device(policy)
     model = policy if device.type == "cpu" else copy.deepcopy(policy).cpu()
-    obs = obs.detach().cpu()
+    leaves = {name: leaf.detach().cpu() for name, leaf in _named("obs", obs).items()}
     run = _runner(path)
     largest = 0.0
-    for batch in (obs, obs[:1] if len(obs) > 1 else obs.repeat(2, *[1] * (obs.ndim - 1))):
+    for other in (False, True):
+        batch = {name: _other_size(x) if other else x for name, x in leaves.items()}
         with _evaluating(model), torch.no_grad():
-            head, value = model(batch)
-            action = postprocess(head.to(device)).cpu()
+            head, value = model(_unnamed("obs", batch))
+            actions = _named("action", postprocess(head.to(device)))
         theirs = run(batch)
         for name, ours in (("head", head), ("value", value)):
             largest = max(largest, _difference(name, ours, theirs[name]))
-        if action.is_floating_point():
-            _difference("action", action, theirs["action"])
-        else:
-            _compare_choices(action, theirs["action"], head)
+        for name, action in actions.items():
+            if action.is_floating_point():
+                _difference(name, action.cpu(), theirs[name])
+            else:
+                _compare_choices(action.cpu(), theirs[name], head, len(actions) > 1)
     return largest
+
+
+def _named(what: str, tree: Obs) -> dict[str, Tensor]:
+    """The tensors of a graph's input or output, by the names that they have there."""
+    if isinstance(tree, Tensor):
+        return {what: tree}
+    return {f"{what}/{path}": leaf for path, leaf in tree.items()}
+
+
+def _unnamed(what: str, named: Mapping[str, Tensor]) -> Obs:
+    """What `_named` was given."""
+    if what in named:
+        return named[what]
+    return {name.removeprefix(f"{what}/"): leaf for name, leaf in named.items()}
+
+
+def _other_size(rows: Tensor) -> Tensor:
+    """A batch of one, or of two where it is one already."""
+    return rows[:1] if len(rows) > 1 else rows.repeat(2, *[1] * (rows.ndim - 1))
 
 
 class _Deployed(nn.Module):
     """A policy and what makes an action of its head."""
 
-    def __init__(self, policy: nn.Module, postprocess: Postprocess) -> None:
+    def __init__(
+        self, policy: nn.Module, postprocess: Postprocess, inputs: tuple[str, ...]
+    ) -> None:
         super().__init__()
         self.policy = policy
         self.postprocess = postprocess
+        self.inputs = inputs
 
-    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        head, value = self.policy(obs)
-        return self.postprocess(head), head, value
+    def named(self, *leaves: Tensor) -> dict[str, Tensor]:
+        """The outputs by their names in the graph."""
+        head, value = self.policy(_unnamed("obs", dict(zip(self.inputs, leaves, strict=True))))
+        return {**_named("action", self.postprocess(head)), "head": head, "value": value}
+
+    def forward(self, *leaves: Tensor) -> tuple[Tensor, ...]:
+        return tuple(self.named(*leaves).values())
 
 
 def _need_packages() -> None:
@@ -152,7 +187,7 @@ def _quiet() -> Iterator[None]:
             logger.setLevel(level)
 
 
-def _convert(module: nn.Module, example: Tensor) -> Any:
+def _convert(module: _Deployed, leaves: list[Tensor]) -> Any:
     """`module` as an onnx.ModelProto whose first axis is free.
 
     With torch.export's exporter: the older one, TorchScript's, is deprecated, and writes the batch
@@ -160,20 +195,25 @@ def _convert(module: nn.Module, example: Tensor) -> Any:
     torch.onnx.export directly such a module would get a fixed batch size here too, without a word;
     torch.export refuses it, unless it is strict and so reads the code instead of running it.
     """
-    shapes = ({0: torch.export.Dim("batch")},)
+    batch = torch.export.Dim("batch")
+    shapes = (tuple({0: batch} for _ in leaves),)
     failures: list[Exception] = []
     for strict in (False, True):
         try:
-            program = torch.export.export(module, (example,), dynamic_shapes=shapes, strict=strict)
+            program = torch.export.export(
+                module, tuple(leaves), dynamic_shapes=shapes, strict=strict
+            )
+            outputs = list(module.named(*leaves))
             break
         except Exception as error:  # Whatever the policy's code or the tracer raises.
             failures.append(error)
     else:
-        shape = ", ".join(["B", *map(str, example.shape[1:])])
+        shown = [", ".join(["B", *map(str, leaf.shape[1:])]) for leaf in leaves]
         raise ValueError(
-            f"the policy cannot be traced for observations [{shape}]: {_root(failures[0])}"
+            f"the policy cannot be traced for observations [{'], ['.join(shown)}]: "
+            f"{_root(failures[0])}"
         ) from failures[0]
-    names: dict[str, Any] = {"input_names": ["obs"], "output_names": list(OUTPUTS)}
+    names: dict[str, Any] = {"input_names": list(module.inputs), "output_names": outputs}
     try:
         exported = torch.onnx.export(program, (), dynamo=True, verbose=False, **names)
     except torch.onnx.errors.OnnxExporterError as error:
@@ -203,7 +243,7 @@ def _strip(model: Any) -> None:
         noted.ClearField("doc_string")
 
 
-def _runner(path: Path) -> Callable[[Tensor], dict[str, Tensor]]:
+def _runner(path: Path) -> Callable[[Mapping[str, Tensor]], dict[str, Tensor]]:
     """A function that runs the file on the CPU; what goes wrong there is a ValueError."""
     onnxruntime: Any = import_module("onnxruntime")
 
@@ -218,9 +258,12 @@ def _runner(path: Path) -> Callable[[Tensor], dict[str, Tensor]]:
     where: dict[str, Any] = {"sess_options": options, "providers": ["CPUExecutionProvider"]}
     session = attempt(lambda: onnxruntime.InferenceSession(str(path), **where))
 
-    def run(obs: Tensor) -> dict[str, Tensor]:
-        arrays = attempt(lambda: session.run(OUTPUTS, {"obs": obs.numpy()}))
-        return {name: torch.from_numpy(array) for name, array in zip(OUTPUTS, arrays, strict=True)}
+    outputs = [one.name for one in session.get_outputs()]
+
+    def run(obs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        inputs = {name: leaf.numpy() for name, leaf in obs.items()}
+        arrays = attempt(lambda: session.run(outputs, inputs))
+        return {name: torch.from_numpy(array) for name, array in zip(outputs, arrays, strict=True)}
 
     return run
 
@@ -243,15 +286,15 @@ def _difference(name: str, ours: Tensor, theirs: Tensor) -> float:
     return float(apart.max()) if apart.numel() else 0.0
 
 
-def _compare_choices(ours: Tensor, theirs: Tensor, head: Tensor) -> None:
+def _compare_choices(ours: Tensor, theirs: Tensor, head: Tensor, one_of_many: bool = False) -> None:
     """ValueError where integer actions [B, ...] differ, though no logits of `head` are tied.
 
-    With one choice a row the two largest logits decide. With several it is not known which logits
-    belong together, so any two are taken for a tie.
+    With one choice a row the two largest logits decide. With several, or if they are `one_of_many`
+    leaves, it is not known which logits belong together, so any two are taken for a tie.
     """
     if ours.shape == theirs.shape:
         gaps = head.sort(dim=-1).values.diff(dim=-1).nan_to_num(nan=math.inf)  # Of masked ones.
-        nearest = gaps[:, -1:] if ours.ndim == 1 else gaps
+        nearest = gaps[:, -1:] if ours.ndim == 1 and not one_of_many else gaps
         decided = ~(nearest <= _TIE).any(dim=-1)
         differs = (ours != theirs).flatten(1).any(dim=-1) if ours.ndim > 1 else ours != theirs
         wrong = differs & decided

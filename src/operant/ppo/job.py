@@ -29,7 +29,9 @@ class Job:
     distribution: Distribution
     optimizer: Adam
     device: torch.device
-    obs_normalizer: RunningNormalizer | None
+    obs_normalizer: Any
+    """A `RunningNormalizer` or a `TreeNormalizer`, which take in observations as the rollout has
+    them; None: not normalised. Fused engines know the former alone."""
     return_normalizer: RunningNormalizer | None
 
     @property

@@ -11,7 +11,9 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
+from operant.backends.foreign.actions import Reader, action_reader
 from operant.models.distributions import Distribution, masked
+from operant.spaces.batches import unflatten
 from operant.spaces.rows import ObsLayout
 
 
@@ -26,15 +28,23 @@ class Agent:
     device: torch.device
 
     @cached_property
+    def action_layout(self) -> ObsLayout:
+        """How actions lie in memory."""
+        return ObsLayout.of(self.action_space)
+
+    @cached_property
+    def _read(self) -> Reader:
+        return action_reader(self.action_layout)
+
+    @cached_property
     def obs_layout(self) -> ObsLayout:
         """How observations lie in memory."""
         return ObsLayout.of(self.observation_space)
 
     @torch.inference_mode()
-    def act(
-        self, obs: Any, noise: np.ndarray | None = None, action_masks: Any = None
-    ) -> np.ndarray:
-        """Actions for observations, as the environment takes them; a new array.
+    def act(self, obs: Any, noise: np.ndarray | None = None, action_masks: Any = None) -> Any:
+        """Actions for observations, as the environment takes them: a new array, of a Dict or Tuple
+        space a dict or tuple of these.
 
         Args:
             obs: one observation, or a batch ``[B, *obs_shape]``; of a Dict or Tuple space a dict or
@@ -63,5 +73,8 @@ class Agent:
             numbers = torch.from_numpy(noise).to(self.device)
             action, _ = self.distribution.sample(head, numbers)
         actions = self.distribution.to_env(action).cpu().numpy()
-        result: np.ndarray = actions[0] if single else actions
-        return result
+        if self.action_layout.is_tree:
+            return self._read(actions[0]) if single else unflatten(self.action_layout, actions)
+        if isinstance(self.action_space, spaces.Box):
+            actions = actions.astype(self.action_space.dtype, copy=False)
+        return actions[0] if single else actions

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, cast, get_origin
 
-from operant.models.names import ACTIVATION_NAMES, LOG_STD_RANGE
+from operant.models.names import ACTIVATION_NAMES, CHANNEL_NAMES, IMAGE_NAMES, LOG_STD_RANGE
 from operant.training.advice import ALIASES, known_as
 from operant.training.section import Section, converted, kinds_of, option
 
@@ -84,6 +84,11 @@ class PolicyConfig(Section, table="policy"):
     hidden: tuple[int, ...] = option((64, 64), "sizes of the hidden layers", least=1)
     activation: str = option("tanh", "after each hidden layer", choices=ACTIVATION_NAMES)
     shared: bool = option(False, "one trunk for actor and critic")
+    image: str = option("auto", "what encodes images; flat: as numbers", choices=IMAGE_NAMES)
+    channels: str = option("auto", "of images: first or last axis", choices=CHANNEL_NAMES)
+    embedding: int = option(
+        32, "numbers for a value of a Discrete with more than 1024", least=1, most=4096
+    )
     normalize_obs: bool = option(True, "normalise Box observations by running statistics")
     log_std: float = option(
         0.0,

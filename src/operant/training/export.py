@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from operant.lang.env import Env
+from operant.models.joint import Joint
 from operant.models.onnx import export_onnx, verify_onnx
 from operant.training.agent import Agent
 from operant.training.config import BaseConfig
@@ -29,13 +31,13 @@ def export_agent(
     """
     distribution = agent.distribution
 
-    def action(head: Tensor) -> Tensor:
-        return distribution.to_env(distribution.mode(head))
+    def action(head: Tensor) -> Any:
+        chosen = distribution.mode(head)
+        if isinstance(distribution, Joint):
+            return distribution.leaves(chosen)
+        return distribution.to_env(chosen)
 
     layout = agent.obs_layout
-    if layout.is_tree:
-        raise ValueError(f"only flat observations can be exported, not {agent.observation_space}")
-    obs_dtype = torch.from_numpy(np.empty(0, layout.dtype)).dtype
     batch = evaluation_env(env, config.env, _ENVS)
     met = []
     for k, _ in enumerate(steps(agent, batch, deterministic=False, seed=0)):
@@ -44,5 +46,6 @@ def export_agent(
         if k + 1 == _STEPS:
             break
     batch.close()
-    export_onnx(agent.policy, layout.shape, path, obs_dtype=obs_dtype, postprocess=action)
-    return verify_onnx(agent.policy, torch.from_numpy(np.concatenate(met)), path, action)
+    seen = layout.split(torch.from_numpy(np.concatenate(met)))
+    export_onnx(agent.policy, seen, path, postprocess=action)
+    return verify_onnx(agent.policy, seen, path, action)

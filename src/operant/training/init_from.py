@@ -23,7 +23,16 @@ from operant.vector.targets import find_env
 if TYPE_CHECKING:
     from operant.training.trainer import Trainer
 
-_SHAPING = ("hidden", "activation", "shared", "normalize_obs", "squash")
+_SHAPING = (
+    "hidden",
+    "activation",
+    "shared",
+    "image",
+    "channels",
+    "embedding",
+    "normalize_obs",
+    "squash",
+)
 """Options of ``[policy]`` that weights depend on; ``log_std`` is itself one of the weights."""
 
 

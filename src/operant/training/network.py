@@ -8,8 +8,9 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from operant.models.actor_critic import ActorCritic, policy_for
+from operant.models.actor_critic import ActorCritic, normalizable, policy_for
 from operant.models.distributions import Distribution
+from operant.models.encoders import EncoderOptions
 from operant.spaces.rows import ObsLayout
 from operant.training.config import PolicyConfig
 from operant.vector.batch import Batch
@@ -20,19 +21,22 @@ def new_network(
 ) -> ActorCritic:
     """A new network for these spaces, initialised by PyTorch's global generator.
 
-    Only numbers are normalised: a Discrete observation is one of several, not more or less. Dict
-    and Tuple observations are not.
+    Only numbers are normalised: a Discrete observation is one of several, not more or less.
 
     Raises:
         ValueError: spaces or options that do not fit together.
     """
+    options = EncoderOptions(config.image, config.channels, config.embedding)
     return policy_for(
         observation_space,
         action_space,
         hidden=config.hidden,
         activation=config.activation,
         shared=config.shared,
-        normalize_obs=config.normalize_obs and isinstance(observation_space, spaces.Box),
+        image=config.image,
+        channels=config.channels,
+        embedding=config.embedding,
+        normalize_obs=config.normalize_obs and normalizable(observation_space, options),
         log_std=config.log_std,
         squash=config.squash,
     )

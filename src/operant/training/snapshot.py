@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from operant.lang.env import Env
-from operant.models.distributions import distribution_for
+from operant.models.action_distributions import distribution_for
 from operant.runs.checkpoint import Checkpoint, CheckpointError, find_checkpoint, load_checkpoint
 from operant.training.add_on import AddOn
 from operant.training.agent import Agent

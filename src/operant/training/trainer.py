@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from operant.lang.env import Env
-from operant.models.distributions import Distribution, distribution_for
+from operant.models.action_distributions import distribution_for
+from operant.models.distributions import Distribution
 from operant.training.add_on import AddOn, AddOns
 from operant.training.advice import refuse_arguments
 from operant.training.agent import Agent
@@ -311,8 +312,9 @@ class Trainer:
             self.device,
         )
 
-    def predict(self, obs: Any, deterministic: bool = True, action_masks: Any = None) -> np.ndarray:
-        """Actions for observations, as the environment takes them; a new array.
+    def predict(self, obs: Any, deterministic: bool = True, action_masks: Any = None) -> Any:
+        """Actions for observations, as the environment takes them: a new array, of a Dict or Tuple
+        space a dict or tuple of these.
 
         The actions alone: a policy has no state here, so it is ``action = trainer.predict(obs)``,
         not ``action, state = ...`` as elsewhere.

@@ -17,7 +17,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from operant.compiler.runtime.intrinsics import at
-from operant.models.actor_critic import ACTIVATIONS
+from operant.models.layers import ACTIVATIONS
 from operant.ppo.kernels.cpu import blocks
 from operant.ppo.kernels.cpu.activations import NUMBERS, SILU, activation, slope, tanh
 from operant.ppo.kernels.cpu.blocks import ROWS, VECTORS

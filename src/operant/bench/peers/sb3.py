@@ -47,7 +47,7 @@ class SB3Trainer:
     def __init__(self, setting: Setting) -> None:
         from stable_baselines3.common.env_util import make_vec_env
 
-        from operant.models.actor_critic import ACTIVATIONS
+        from operant.models.layers import ACTIVATIONS
 
         one = _own(setting)
         self._model = _import().PPO(

@@ -26,6 +26,8 @@ from operant.training.threads import Threads, keep_freed_memory
 
 SLICE = 4096
 """Samples that go through the networks at once on a CPU, so that activations stay in its caches."""
+IMAGE_SLICE = 256
+"""The same for networks with convolutions, whose activations are many times larger."""
 
 
 class EagerEngine(BaseEngine):
@@ -38,7 +40,7 @@ class EagerEngine(BaseEngine):
         steps, envs = job.config.ppo.num_steps, job.env.num_envs
         self._noise = np.empty((steps, envs, job.distribution.noise_size), np.float32)
         on_cpu = job.device.type == "cpu"
-        self._slice = SLICE if on_cpu else 0
+        self._slice = slice_for(job.policy) if on_cpu else 0
         if on_cpu:
             keep_freed_memory()
         one = not on_cpu or depends_on_order(job.policy)
@@ -194,6 +196,12 @@ class EagerEngine(BaseEngine):
             value_coef=ppo.value_coef,
             entropy_coef=ppo.entropy_coef,
         )
+
+
+def slice_for(policy: nn.Module) -> int:
+    """Samples that go through a policy at once on a CPU."""
+    has_convolutions = any(isinstance(m, nn.modules.conv._ConvNd) for m in policy.modules())
+    return IMAGE_SLICE if has_convolutions else SLICE
 
 
 def depends_on_order(policy: nn.Module) -> bool:

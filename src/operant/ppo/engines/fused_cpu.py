@@ -13,8 +13,9 @@ import time
 import numpy as np
 import torch
 
-from operant.models.actor_critic import ActorCritic, OneHot
+from operant.models.actor_critic import ActorCritic
 from operant.models.distributions import Categorical, Gaussian, MultiCategorical
+from operant.models.encoders import OneHot
 from operant.ppo.engines.base import BaseEngine, check_memory
 from operant.ppo.engines.figures import FIGURES
 from operant.ppo.engines.fused_cpu_rollout import (

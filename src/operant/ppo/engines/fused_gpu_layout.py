@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from operant.models.actor_critic import ActorCritic, OneHot
+from operant.models.actor_critic import ActorCritic
 from operant.models.distributions import Categorical, Gaussian, MultiCategorical
+from operant.models.encoders import OneHot
 from operant.ppo.engines.fused_scope import category_sizes, why_not_bf16, widest_layer
 from operant.ppo.job import Job
 from operant.ppo.kernels.hopper.hopper_update import PANEL, UpdatePlan, update_source

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from operant.compiler.spec.rules import traced
-from operant.models.actor_critic import OneHot
+from operant.models.encoders import OneHot
 from operant.ppo.engines.fused_gpu_layout import FusedLayout
 from operant.ppo.engines.gpu_memory import GpuMemory
 from operant.ppo.kernels.hopper.hopper_rollout import HopperRollout

@@ -10,16 +10,10 @@ from torch import nn
 
 from operant.buffers.normalizer import RunningNormalizer
 from operant.compiler.spec.rules import TracedRules
-from operant.models.actor_critic import (
-    ACTIVATIONS,
-    ActorCritic,
-    ContinuousActorCritic,
-    DiscreteActorCritic,
-    OneHot,
-    column,
-    flatten,
-)
+from operant.models.actor_critic import ActorCritic, ContinuousActorCritic, DiscreteActorCritic
 from operant.models.distributions import Categorical, Gaussian, MultiCategorical, SquashedGaussian
+from operant.models.encoders import OneHot, column, flatten
+from operant.models.layers import ACTIVATIONS
 from operant.ppo.job import Job
 from operant.toolchain.gpus import is_hopper
 from operant.vector.batch import compiled_batch
@@ -117,6 +111,9 @@ def why_not_fused(job: Job, most_neurons: int = MOST_NEURONS) -> str | None:
         if isinstance(job.distribution, SquashedGaussian):
             return "it does not squash actions"
         return f"it does not know the distribution {type(job.distribution).__name__}"
+    if isinstance(policy.encode, nn.Module) and type(policy.encode) is not OneHot:
+        kind = type(policy.encode).__name__
+        return f"it takes plain numbers and one-hot vectors, not what {kind} makes of observations"
     trunks = [policy.actor] if policy.critic is None else [policy.actor, policy.critic]
     for trunk in trunks:
         reason = _why_not_trunk(trunk, most_neurons)

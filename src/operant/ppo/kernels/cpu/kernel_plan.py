@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from operant.models.actor_critic import ACTIVATIONS, ActorCritic
+from operant.models.actor_critic import ActorCritic
+from operant.models.layers import ACTIVATIONS
 from operant.ppo.kernels.cpu import layout as n
 from operant.ppo.kernels.cpu.activations import NUMBERS
 from operant.ppo.kernels.cpu.blocks import ROWS
