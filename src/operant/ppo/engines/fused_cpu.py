@@ -278,7 +278,8 @@ class FusedEngine(BaseEngine):
         for keys in shuffle_keys(job.config.run.seed, iteration, ppo.epochs):
             arguments.set(keys=keys)
             began = time.perf_counter()
-            self._kernels.run("train_epoch", TILE, self.threads)
+            # More threads than chunks would have nothing to do but wait for each minibatch's end.
+            self._kernels.run("train_epoch", TILE, min(self.threads, arguments["chunks"]))
             self._size.took(time.perf_counter() - began)
             rows.append(results.copy())
             if ppo.target_kl and results[:, FIGURES.index("kl")].mean() > ppo.target_kl:
