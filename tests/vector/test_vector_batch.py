@@ -96,6 +96,7 @@ MAKERS: dict[str, Callable[[], gymnasium.Env[Any, Any]]] = {
     "CartPole": partial(gymnasium.make, "CartPole-v1", max_episode_steps=20),
     "Pendulum": partial(gymnasium.make, "Pendulum-v1", max_episode_steps=15),
     "Blackjack": partial(gymnasium.make, "Blackjack-v1"),
+    "FrozenLake": partial(gymnasium.make, "FrozenLake-v1"),
     "Walk": Walk,
 }
 
