@@ -172,7 +172,7 @@ def _with_batch(given: dict[str, Any], num_envs: int, found: Description) -> dic
     """
     limit = found.max_episode_steps
     described = {
-        "env.num_envs": num_envs,
+        "env.num_envs": num_envs // max(1, len(found.agents)),
         "env.backend": found.backend if found.backend in BACKENDS else "auto",
         "env.impl": given.get("env.impl", "auto"),  # `Config` says if the backend is another
         "env.workers": found.workers,

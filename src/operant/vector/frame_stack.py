@@ -42,6 +42,11 @@ class FrameStack:
             raise TypeError(f"frames to be stacked must be of one Box, got {space}")
         if batch.device.type != "cpu":
             raise ValueError(f"frames are stacked in main memory, the batch is on {batch.device}")
+        if batch.live_rows() is not None:
+            raise ValueError(
+                "frames are stacked where every row acts in every step, and some of this batch rest "
+                "at times; stack them in the environment"
+            )
         self.batch, self.k = batch, k
         self.num_envs, self.backend = batch.num_envs, batch.backend
         self.autoreset_mode = batch.autoreset_mode
@@ -117,9 +122,8 @@ class FrameStack:
         """See `Batch`."""
         return self.batch.action_masks()
 
-    def live_rows(self) -> Any:
-        """See `Batch`."""
-        return self.batch.live_rows()
+    def live_rows(self) -> None:
+        """See `Batch`: all, always."""
 
     def get_state(self) -> dict[str, np.ndarray]:
         """See `Batch`: what the batch has, and ``stack/`` entries."""
