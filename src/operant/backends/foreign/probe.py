@@ -12,6 +12,7 @@ from gymnasium.wrappers import TimeLimit
 
 from operant.backends.foreign.block import Layouts, MakeEnv, mask_entries
 from operant.backends.foreign.errors import ForeignEnvError
+from operant.backends.foreign.random_actions import RandomActions
 from operant.backends.foreign.state import why_not_saved
 from operant.spaces.rows import ObsLayout
 
@@ -59,12 +60,14 @@ def probe(make_env: MakeEnv, measure: bool) -> tuple[Probe, float]:
             "older package gym can be wrapped with shimmy"
         )
     try:
-        return _found(env), _step_seconds(env) if measure else 0.0
+        found, info = _found(env)
+        return found, step_seconds(env, info) if measure else 0.0
     finally:
         env.close()
 
 
-def _found(env: gymnasium.Env[Any, Any]) -> Probe:
+def _found(env: gymnasium.Env[Any, Any]) -> tuple[Probe, Any]:
+    """What it is, and the info of its first reset."""
     name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
     for what in ("observation_space", "action_space"):
         if not isinstance(getattr(env, what, None), gymnasium.Space):
@@ -78,14 +81,14 @@ def _found(env: gymnasium.Env[Any, Any]) -> Probe:
     mask_size = 0
     if isinstance(info, dict) and "action_mask" in info:
         mask_size = mask_entries(env.action_space)
-        found = np.size(info["action_mask"])
-        if mask_size and found != mask_size:
+        entries = np.size(info["action_mask"])
+        if mask_size and entries != mask_size:
             raise ForeignEnvError(
-                f'{name} gives {found} values in info["action_mask"]; {env.action_space} has '
+                f'{name} gives {entries} values in info["action_mask"]; {env.action_space} has '
                 f"{mask_size} actions"
             )
     spec = env.spec
-    return Probe(
+    found = Probe(
         name,
         Layouts(observation, action, mask_size),
         time_limit(env),
@@ -95,6 +98,7 @@ def _found(env: gymnasium.Env[Any, Any]) -> Probe:
         why_not_saved(env),
         spec,
     )
+    return found, info
 
 
 def time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
@@ -107,26 +111,37 @@ def time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
     return env.spec.max_episode_steps if env.spec is not None else None
 
 
-def _step_seconds(env: gymnasium.Env[Any, Any]) -> float:
-    """How long a step takes, resets in proportion; after one that may load and compile things."""
-    env.action_space.seed(0)
-    actions = [env.action_space.sample() for _ in range(_MOST_STEPS)]
-    result: Any = env.step(actions[0])
+def step_seconds(env: gymnasium.Env[Any, Any], info: Any = None) -> float:
+    """How long a step takes, resets in proportion; after one that may load and compile things.
+
+    Args:
+        env: was reset.
+        info: what that gave, for its action mask.
+
+    Raises:
+        ForeignEnvError: a result that is no tuple of five.
+    """
+    next_action = RandomActions(env.action_space, 0)
+    result: Any = env.step(next_action(info))
     if not (isinstance(result, tuple) and len(result) == 5):
         raise ForeignEnvError(
             f"{type(env.unwrapped).__name__}.step() must return (obs, reward, terminated, "
             f"truncated, info), got {type(result).__name__}"
             + (f" of {len(result)}" if isinstance(result, tuple) else "")
         )
-    count, began = 0, time.perf_counter()
-    for action in actions:
+    count, passed = 0, 0.0
+    while count < _MOST_STEPS and passed < _MOST_S:
+        info = result[4]
+        before = time.perf_counter()
         if result[2] or result[3]:
-            env.reset()
+            _, info = env.reset()
+        reset = time.perf_counter()
+        action = next_action(info)
+        stepping = time.perf_counter()
         result = env.step(action)
+        passed += time.perf_counter() - stepping + reset - before
         count += 1
-        if time.perf_counter() - began > _MOST_S:
-            break
-    return (time.perf_counter() - began) / count
+    return passed / count
 
 
 def choose(step_s: float, num_envs: int, workers: int, cores: int) -> tuple[str, str]:

@@ -27,7 +27,7 @@ from operant.spaces.rows import ObsLayout
 def main(number: int, spins: int, control: int, shared: int, bells: int, parent: int) -> None:
     """Do what comes over the channel until it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the batch's process to answer
-    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+    threading.Thread(target=end_with, args=(parent,), daemon=True).start()
     channel = c.Channel(socket.socket(fileno=control), c.worker_bells(bells, number, spins))
     block: EnvBlock | None = None
     try:
@@ -64,7 +64,7 @@ def _step_some(channel: c.Channel, block: EnvBlock, indices: list[int]) -> None:
             channel.tell(c.DONE, json.dumps(index).encode())
 
 
-def _watch(parent: int) -> None:
+def end_with(parent: int) -> None:
     """End with the batch's process, in the middle of a step too."""
     os.read(parent, 1)
     os._exit(1)
