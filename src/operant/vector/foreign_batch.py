@@ -54,7 +54,8 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
         on_worker_death: if a process is killed, ``"raise"`` `WorkerDiedError`, or ``"restart"`` it
             and truncate its episodes.
         step_timeout_s: seconds after which `StepTimeoutError` names environments that hang.
-        context: how processes start; ``"spawn"``: anew, with nothing of this one but its path.
+        context: how processes start; ``"spawn"``: anew, with nothing of this one but its path;
+            ``"forkserver"``: as forks of one that was started so, which is faster for many.
 
     Raises:
         ValueError, TypeError: what an argument may not be.

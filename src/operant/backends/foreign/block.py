@@ -12,8 +12,9 @@ import numpy as np
 from gymnasium import spaces
 
 from operant.backends.foreign.actions import action_reader
-from operant.backends.foreign.errors import ForeignEnvError
+from operant.backends.foreign.errors import ForeignEnvError, in_words, is_ctrl_c, shown
 from operant.backends.foreign.memory import Memory
+from operant.backends.foreign.nan_check import NanCheck
 from operant.backends.foreign.state import restore, saved
 from operant.spaces.rows import Leaf, ObsLayout
 
@@ -52,11 +53,12 @@ class EnvBlock:
         self._reward: Any = memoryview(memory.reward)  # type: ignore[arg-type]
         self._pack = _packer(layouts.observation)
         self._masks = _rows(memory.mask, first, end) if layouts.mask_size else None
+        self._nan_check = NanCheck(layouts.observation, memory.obs[first:end])
         self.envs: list[gymnasium.Env[Any, Any]] = []
         for index in range(first, end):
             try:
                 self.envs.append(make_env())
-            except Exception as error:
+            except BaseException as error:
                 self._fail(index, "could not be made", error)
         for index, env in enumerate(self.envs, first):
             self._check_spaces(index, env)
@@ -91,14 +93,16 @@ class EnvBlock:
             self._write_obs(k, obs, self._obs_rows[k])
             if self._masks is not None:
                 self._write_mask(k, info)
+        self._check_nan()
 
     def _reset_one(self, k: int, seed: int | None = None, options: Any = None) -> tuple[Any, Any]:
         try:
             result = self.envs[k].reset(seed=seed, options=options)
-        except Exception as error:
+        except BaseException as error:
             self._fail(self.first + k, "raised in reset()", error)
-        if not (isinstance(result, tuple) and len(result) == 2):
-            self._fail(self.first + k, f"must return (obs, info) from reset(), got {_kind(result)}")
+        if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)):
+            got = f"(obs, {_kind(result[1])})" if _is_pair(result) else _kind(result)
+            self._fail(self.first + k, f"must return (obs, dict) from reset(), got {got}")
         return result
 
     def step_all(self) -> None:
@@ -109,41 +113,80 @@ class EnvBlock:
         step = self._step_one
         for k in range(self.end - self.first):
             step(k)
+        self._check_nan()
 
     def step_some(self, indices: Iterable[int]) -> None:
         """Step these environments of the batch."""
         for index in indices:
             self._memory.terminated[index] = self._memory.truncated[index] = False
             self._step_one(index - self.first)
+        self._check_nan()
 
     def _step_one(self, k: int) -> None:
         action = self._read_action(self._action_rows[k])
         try:
             obs, reward, terminated, truncated, info = self._steps[k](action)
-        except Exception as error:
+        except BaseException as error:
             self._refuse_step(k, action, error)
-        try:
-            self._reward[self.first + k] = reward = float(reward)
-        except (TypeError, ValueError):
+        if type(reward) is not float:
+            reward = self._number(k, reward, action)
+        if reward - reward != 0.0:  # NaN, for infinity too
             self._fail(
-                self.first + k, f"gave the reward {reward!r}, which is no number", action=action
+                self.first + k,
+                f"gave a reward that is {'NaN' if reward != reward else reward}",
+                action=action,
             )
-        if reward != reward:
-            self._fail(self.first + k, "gave a reward that is NaN", action=action)
-        if terminated or truncated:
-            self._memory.terminated[self.first + k] = terminated
-            self._memory.truncated[self.first + k] = truncated
-            self._write_obs(k, obs, self._final_rows[k], action)
-            obs, info = self._reset_one(k)
+        self._reward[self.first + k] = reward
+        if type(info) is not dict and not isinstance(info, dict):
+            self._fail(self.first + k, f"gave {shown(info)} for info, not a dict", action=action)
+        if terminated is not False or truncated is not False:
+            terminated = self._flag(k, "terminated", terminated, action)
+            truncated = self._flag(k, "truncated", truncated, action)
+            if terminated or truncated:
+                self._memory.terminated[self.first + k] = terminated
+                self._memory.truncated[self.first + k] = truncated
+                self._write_obs(k, obs, self._final_rows[k], action)
+                obs, info = self._reset_one(k)
         self._write_obs(k, obs, self._obs_rows[k], action)
         if self._masks is not None:
             self._write_mask(k, info)
+
+    def _number(self, k: int, reward: Any, action: Any) -> float:
+        """A reward that is no float, as one; an array of one number is one."""
+        try:
+            array = np.asarray(reward)
+            if array.dtype.kind in "biuf" and array.size == 1:
+                return float(array.item())
+        except Exception:  # what some other library makes of it
+            array = None
+        self._fail(
+            self.first + k, f"gave the reward {shown(reward)}, which is no number", action=action
+        )
+
+    def _flag(self, k: int, name: str, value: Any, action: Any) -> bool:
+        """A truth value that is none of Python's, as one."""
+        if isinstance(value, bool | np.bool_ | int | np.integer):
+            return bool(value)
+        if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "bi":
+            return bool(value.item())
+        self._fail(
+            self.first + k, f"gave {shown(value)} for {name}, not True or False", action=action
+        )
 
     def _write_obs(self, k: int, obs: Any, row: np.ndarray, action: Any = None) -> None:
         try:
             self._pack(obs, row)
         except _MisfitError as misfit:
             self._fail(self.first + k, f"gave {misfit}", action=action)
+
+    def _check_nan(self) -> None:
+        k = self._nan_check.found()
+        if k is not None:
+            where = self._nan_check.where(k)
+            self._fail(self.first + k, f"gave {where}", action=self._taken(k))
+
+    def _taken(self, k: int) -> Any:
+        return self._read_action(self._action_rows[k])
 
     def _write_mask(self, k: int, info: Any) -> None:
         assert self._masks is not None
@@ -154,13 +197,13 @@ class EnvBlock:
             self._fail(
                 self.first + k,
                 f'must give {size} truth values in info["action_mask"] in every step, as in the '
-                f"first, got {info.get('action_mask')!r}",
+                f"first, got {shown(info.get('action_mask'))}",
             )
         if not mask.any():
             self._fail(self.first + k, 'allows no action at all in info["action_mask"]')
         self._masks[k][:] = mask
 
-    def _refuse_step(self, k: int, action: Any, error: Exception) -> NoReturn:
+    def _refuse_step(self, k: int, action: Any, error: BaseException) -> NoReturn:
         """Say what was wrong about a step that raised, or whose result is no tuple of five."""
         if error.__traceback__ is not None and error.__traceback__.tb_next is None:
             wanted = "(obs, reward, terminated, truncated, info)"
@@ -172,29 +215,31 @@ class EnvBlock:
         self._fail(self.first + k, "raised in step()", error, action)
 
     def _fail(
-        self, index: int, what: str, error: Exception | None = None, action: Any = None
+        self, index: int, what: str, error: BaseException | None = None, action: Any = None
     ) -> NoReturn:
+        if error is not None and is_ctrl_c(error):
+            raise error
         k = index - self.first
         env = self.envs[k] if k < len(self.envs) else None
-        name = f" ({type(env.unwrapped).__name__})" if env is not None else ""
+        name = f" ({type(getattr(env, 'unwrapped', env)).__name__})" if env is not None else ""
         message = f"environment {index}{name} {what}"
         text = ""
         if error is not None:
-            message += f": {type(error).__name__}: {error}"
+            message += f": {in_words(error)}"
             kept = error.__traceback__.tb_next if error.__traceback__ else None
             text = "".join(traceback.format_exception(type(error), error, kept))
         facts = [] if self._seeds[k] is None else [f"seed {self._seeds[k]}"]
-        facts += [] if action is None else [f"action {action!r}"]
+        facts += [] if action is None else [f"action {shown(action)}"]
         if facts:
             message += f" ({', '.join(facts)})"
-        shown = None if action is None else repr(action)
-        raise ForeignEnvError(message, index, self._seeds[k], shown, text) from error
+        taken = None if action is None else shown(action)
+        raise ForeignEnvError(message, index, self._seeds[k], taken, text) from error
 
     def render(self, index: int) -> Any:
         """What ``render()`` of one environment gives."""
         try:
             return self.envs[index - self.first].render()
-        except Exception as error:
+        except BaseException as error:
             self._fail(index, "raised in render()", error)
 
     def states(self) -> list[bytes]:
@@ -203,7 +248,7 @@ class EnvBlock:
         for index, env in enumerate(self.envs, self.first):
             try:
                 found.append(saved(env))
-            except Exception as error:
+            except BaseException as error:
                 self._fail(index, "cannot be saved", error)
         return found
 
@@ -222,8 +267,9 @@ class EnvBlock:
         for env in envs:
             try:
                 env.close()
-            except Exception:
-                continue
+            except BaseException as error:
+                if is_ctrl_c(error):
+                    raise
 
 
 def _rows(array: np.ndarray, first: int, end: int) -> list[np.ndarray]:
@@ -282,6 +328,10 @@ def _checked(leaf: Leaf, value: Any, what: str) -> Any:
                 return array  # Python's numbers, which have no dtype of their own
         raise _MisfitError(f"{what} of dtype {array.dtype}; its space has {leaf.dtype}")
     return array
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2
 
 
 def _kind(value: Any) -> str:

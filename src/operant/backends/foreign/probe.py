@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +13,7 @@ import numpy as np
 from gymnasium.wrappers import TimeLimit
 
 from operant.backends.foreign.block import Layouts, MakeEnv, mask_entries
-from operant.backends.foreign.errors import ForeignEnvError
+from operant.backends.foreign.errors import ForeignEnvError, in_words, is_ctrl_c
 from operant.backends.foreign.random_actions import RandomActions
 from operant.backends.foreign.state import why_not_saved
 from operant.spaces.rows import ObsLayout
@@ -53,7 +55,7 @@ def probe(make_env: MakeEnv, measure: bool) -> tuple[Probe, float]:
             f"make_env must be a function that makes an environment, got {make_env!r}; to pass an "
             "environment `env`, write lambda: MyEnv(...)"
         )
-    env = make_env()
+    env = _called("could not be made", make_env)
     if not isinstance(env, gymnasium.Env):
         raise TypeError(
             f"make_env must return a gymnasium.Env, got {type(env).__name__}; environments of the "
@@ -61,9 +63,28 @@ def probe(make_env: MakeEnv, measure: bool) -> tuple[Probe, float]:
         )
     try:
         found, info = _found(env)
-        return found, step_seconds(env, info) if measure else 0.0
+        if not measure:
+            return found, 0.0
+        return found, _called("raised in step()", lambda: step_seconds(env, info))
     finally:
-        env.close()
+        _called("raised in close()", env.close)
+
+
+def _called(what: str, call: Callable[[], Any]) -> Any:
+    """What a call of the first environment gives.
+
+    Raises:
+        ForeignEnvError: it raised.
+    """
+    try:
+        return call()
+    except BaseException as error:
+        if is_ctrl_c(error) or isinstance(error, ForeignEnvError):
+            raise
+        kept = error.__traceback__.tb_next if error.__traceback__ else None
+        text = "".join(traceback.format_exception(type(error), error, kept))
+        message = f"environment 0 {what}: {in_words(error)}"
+        raise ForeignEnvError(message, 0, traceback=text) from error
 
 
 def _found(env: gymnasium.Env[Any, Any]) -> tuple[Probe, Any]:
@@ -77,7 +98,8 @@ def _found(env: gymnasium.Env[Any, Any]) -> tuple[Probe, Any]:
         action = ObsLayout.of(env.action_space)
     except ValueError as error:
         raise ValueError(str(error).replace("observation", "action")) from None
-    _, info = env.reset(seed=0)
+    result: Any = _called("raised in reset()", lambda: env.reset(seed=0))
+    info = result[1] if isinstance(result, tuple) and len(result) == 2 else None
     mask_size = 0
     if isinstance(info, dict) and "action_mask" in info:
         mask_size = mask_entries(env.action_space)
