@@ -113,14 +113,14 @@ class EnvBlock:
         step = self._step_one
         for k in range(self.end - self.first):
             step(k)
-        self._check_nan()
+        self._check_nan(stepped=True)
 
     def step_some(self, indices: Iterable[int]) -> None:
         """Step these environments of the batch."""
         for index in indices:
             self._memory.terminated[index] = self._memory.truncated[index] = False
             self._step_one(index - self.first)
-        self._check_nan()
+        self._check_nan(stepped=True)
 
     def _step_one(self, k: int) -> None:
         action = self._read_action(self._action_rows[k])
@@ -131,11 +131,8 @@ class EnvBlock:
         if type(reward) is not float:
             reward = self._number(k, reward, action)
         if reward - reward != 0.0:  # NaN, for infinity too
-            self._fail(
-                self.first + k,
-                f"gave a reward that is {'NaN' if reward != reward else reward}",
-                action=action,
-            )
+            text = "NaN" if reward != reward else str(reward)
+            self._fail(self.first + k, f"gave a reward that is {text}", action=action)
         self._reward[self.first + k] = reward
         if type(info) is not dict and not isinstance(info, dict):
             self._fail(self.first + k, f"gave {shown(info)} for info, not a dict", action=action)
@@ -179,14 +176,11 @@ class EnvBlock:
         except _MisfitError as misfit:
             self._fail(self.first + k, f"gave {misfit}", action=action)
 
-    def _check_nan(self) -> None:
+    def _check_nan(self, stepped: bool = False) -> None:
         k = self._nan_check.found()
         if k is not None:
-            where = self._nan_check.where(k)
-            self._fail(self.first + k, f"gave {where}", action=self._taken(k))
-
-    def _taken(self, k: int) -> Any:
-        return self._read_action(self._action_rows[k])
+            action = self._read_action(self._action_rows[k]) if stepped else None
+            self._fail(self.first + k, f"gave {self._nan_check.where(k)}", action=action)
 
     def _write_mask(self, k: int, info: Any) -> None:
         assert self._masks is not None
