@@ -182,7 +182,7 @@ def kill_parent(number: signal.Signals, moments: random.Random, context: str) ->
         parent.stdout.close()
         parent.wait(60)
         left = _wait_for(lambda: [] if not _marked(marker) else [f"{_marked(marker)} processes"])
-        files = [name for name in os.listdir(folder)]
+        files = os.listdir(folder)
         left += [f"temporary files {files}"] if files else []
     new = _shared() - before
     return left + ([f"shared memory {new}"] if new else [])
