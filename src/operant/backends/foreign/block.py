@@ -19,6 +19,8 @@ from operant.backends.foreign.state import restore, saved
 from operant.spaces.rows import Leaf, ObsLayout
 
 MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
+_FLOATS = (float, np.float64)
+_FALSE = np.False_
 
 
 class Layouts(NamedTuple):
@@ -53,7 +55,11 @@ class EnvBlock:
         self._reward: Any = memoryview(memory.reward)  # type: ignore[arg-type]
         self._pack = _packer(layouts.observation)
         self._masks = _rows(memory.mask, first, end) if layouts.mask_size else None
+        self._is_plain = self._masks is None and not layouts.observation.is_tree
+        self._is_plain &= not layouts.action.is_tree
         self._nan_check = NanCheck(layouts.observation, memory.obs[first:end])
+        # Rows of episodes that ended before were looked at then.
+        self._final_check = NanCheck(layouts.observation, memory.final_obs[first:end])
         self.envs: list[gymnasium.Env[Any, Any]] = []
         for index in range(first, end):
             try:
@@ -110,10 +116,42 @@ class EnvBlock:
         memory = self._memory
         memory.terminated[self.first : self.end] = False
         memory.truncated[self.first : self.end] = False
-        step = self._step_one
-        for k in range(self.end - self.first):
-            step(k)
+        if self._is_plain:
+            self._step_plain()
+        else:
+            for k in range(self.end - self.first):
+                self._step_one(k)
         self._check_nan(stepped=True)
+
+    def _step_plain(self) -> None:
+        """`_step_one` for all, for arrays as observations: what most steps give is written here,
+        everything else by `_take`."""
+        (leaf,) = self.layouts.observation.leaves
+        shape, dtype, rewards, array_type = leaf.shape, leaf.dtype, self._reward, np.ndarray
+        actions = self._memory.action[self.first : self.end]
+        # Numbers of the type that sample() gives, or rows of a copy: an environment may keep them.
+        taken = list(actions.copy() if actions.ndim > 1 else actions)
+        index, take = self.first - 1, self._take
+        for step, action, row in zip(self._steps, taken, self._obs_rows, strict=True):
+            index += 1
+            try:
+                obs, reward, terminated, truncated, info = step(action)
+            except BaseException as error:
+                self._refuse_step(index - self.first, action, error)
+            if (
+                type(obs) is array_type
+                and (obs.dtype is dtype or obs.dtype == dtype)
+                and obs.shape == shape
+                and type(reward) in _FLOATS
+                and reward - reward == 0.0
+                and (terminated is False or terminated is _FALSE)
+                and (truncated is False or truncated is _FALSE)
+                and type(info) is dict
+            ):
+                row[...] = obs
+                rewards[index] = reward
+            else:
+                take(index - self.first, action, obs, reward, terminated, truncated, info)
 
     def step_some(self, indices: Iterable[int]) -> None:
         """Step these environments of the batch."""
@@ -128,6 +166,12 @@ class EnvBlock:
             obs, reward, terminated, truncated, info = self._steps[k](action)
         except BaseException as error:
             self._refuse_step(k, action, error)
+        self._take(k, action, obs, reward, terminated, truncated, info)
+
+    def _take(
+        self, k: int, action: Any, obs: Any, reward: Any, terminated: Any, truncated: Any, info: Any
+    ) -> None:
+        """Check what a step gave, and write it; an episode that ended begins again."""
         if type(reward) is not float:
             reward = self._number(k, reward, action)
         if reward - reward != 0.0:  # NaN, for infinity too
@@ -143,6 +187,9 @@ class EnvBlock:
                 self._memory.terminated[self.first + k] = terminated
                 self._memory.truncated[self.first + k] = truncated
                 self._write_obs(k, obs, self._final_rows[k], action)
+                if self._final_check.found() is not None:
+                    where = self._final_check.where(k)
+                    self._fail(self.first + k, f"gave {where}", action=action)
                 obs, info = self._reset_one(k)
         self._write_obs(k, obs, self._obs_rows[k], action)
         if self._masks is not None:

@@ -137,7 +137,7 @@ def main(number: int) -> None:
     os.set_blocking(write, False)
     signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    with socket.socket(fileno=number) as end:
+    with suppress(ConnectionError), socket.socket(fileno=number) as end:
         while True:
             ready, _, _ = select.select([end, read], [], [])
             if read in ready:
