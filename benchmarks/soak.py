@@ -119,8 +119,7 @@ def _faults(options: dict[str, Any]) -> int:
 
 
 def _pool(options: dict[str, Any], steps: int) -> int:
-    known = {key: value for key, value in options.items() if key != "context"}
-    pool = AsyncEnvPool(MAKE, 8, 4, **known)
+    pool = AsyncEnvPool(MAKE, 8, 4, **options)
     pool.reset(seed=0)
     for _ in range(steps):
         *_, info = pool.recv()

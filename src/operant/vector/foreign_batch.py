@@ -223,7 +223,7 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
         ended = memory.terminated | memory.truncated
         if not ended.any():
             return None
-        index = np.flatnonzero(ended)
+        index = ended.nonzero()[0]
         cut = memory.truncated[index] & ~memory.terminated[index]
         returns = self._returns[index].astype(np.float32)
         ends = Ends(index, returns, self._lengths[index], cut, memory.final_obs)
