@@ -190,7 +190,11 @@ def _plain_loop(make_env: MakeEnv, num_envs: int) -> Opened:
             if terminated or truncated:
                 env.reset()
 
-    return step, lambda: [env.close() for env in envs]
+    def close() -> None:
+        for env in envs:
+            env.close()
+
+    return step, close
 
 
 def _ours(make_env: MakeEnv, num_envs: int, backend: str, workers: int) -> Opened:

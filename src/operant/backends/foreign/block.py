@@ -68,7 +68,7 @@ class EnvBlock:
                 self._fail(index, "could not be made", error)
         for index, env in enumerate(self.envs, first):
             self._check_spaces(index, env)
-        self._steps = [env.step for env in self.envs]
+        self._steps: list[Callable[[Any], Any]] = [env.step for env in self.envs]
 
     def _check_spaces(self, index: int, env: gymnasium.Env[Any, Any]) -> None:
         for name, wanted in (

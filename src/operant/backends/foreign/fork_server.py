@@ -139,11 +139,11 @@ def main(number: int) -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     with suppress(ConnectionError), socket.socket(fileno=number) as end:
         while True:
-            ready, _, _ = select.select([end, read], [], [])
+            ready, _, _ = select.select([end.fileno(), read], [], [])
             if read in ready:
                 os.read(read, _BYTES)
                 _tell_ended(end)
-            if end in ready:
+            if end.fileno() in ready:
                 data, fds, _, _ = socket.recv_fds(end, _BYTES, 8)
                 if not data:
                     return
