@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from typer import Option
 
-from operant.cli import bench_compare, bench_ppo, bench_spaces
+from operant.cli import bench_compare, bench_foreign, bench_ppo, bench_spaces
 from operant.cli.options import JsonFile
 from operant.cli.screen import UserError, errors, mistakes, output, short, verb
 
@@ -29,21 +29,39 @@ def _bench() -> None:
 )
 @verb
 def env(
-    env_ids: Annotated[
+    targets: Annotated[
         list[str] | None,
-        Option(
-            "--env", help="An id, file.py:Class or libgame.so; repeatable. Default: CartPole-v1."
+        typer.Argument(
+            metavar="[ENV]...",
+            help="An id, file.py:Class, libgame.so or gymnasium:Id. Default: CartPole-v1.",
         ),
     ] = None,
-    num_envs: Annotated[
-        list[int] | None, Option(min=1, help="Batch size; repeatable. Default: 4096.")
+    env_ids: Annotated[
+        list[str] | None, Option("--env", help="The same as an option; repeatable.")
     ] = None,
-    workers: Annotated[list[int] | None, Option(min=1, help="Threads; repeatable.")] = None,
+    num_envs: Annotated[
+        list[int] | None,
+        Option(min=1, help="Batch size; repeatable. Default: 4096; 64 of gymnasium:Id."),
+    ] = None,
+    workers: Annotated[
+        list[int] | None,
+        Option(min=1, help="Threads, or processes of gymnasium:Id; repeatable."),
+    ] = None,
     backends: Annotated[
         list[str] | None,
         Option("--backend", help="Backend; repeatable. Default: the host's fastest."),
     ] = None,
-    peers: Annotated[str, Option(help="Comma-separated: gymnasium, envpool.")] = "",
+    peers: Annotated[
+        str,
+        Option(
+            help="Comma-separated: gymnasium, envpool. Of gymnasium:Id: serial, gymnasium-sync, "
+            "gymnasium-async, gymnasium-vector, sb3-subproc, envpool."
+        ),
+    ] = "",
+    compute_us: Annotated[
+        float,
+        Option(min=0, help="Also a Gymnasium environment that computes for so many microseconds."),
+    ] = 0.0,
     copy: Annotated[
         bool,
         Option(
@@ -60,8 +78,27 @@ def env(
     from operant.bench.env import contenders, measure, records
     from operant.cli.target import env_name, load_env
 
-    chosen = [env_name(name) for name in env_ids or ["CartPole-v1"]]
+    asked = [*(targets or []), *(env_ids or [])]
     names = [peer for peer in peers.split(",") if peer]
+    foreign = [name for name in asked if bench_foreign.is_foreign(name)]
+    if foreign or compute_us:
+        if len(foreign) < len(asked):
+            raise UserError("measure gymnasium: environments in a run of their own")
+        found = bench_foreign.bench_foreign(
+            foreign,
+            num_envs or [],
+            workers or [],
+            names,
+            backends or [],
+            compute_us,
+            repeats,
+            seconds,
+        )
+        if json_file != "-":
+            bench_foreign.print_foreign(found)
+        write_results(json_file, found)
+        return
+    chosen = [env_name(name) for name in asked or ["CartPole-v1"]]
     with mistakes():
         everyone = contenders(
             chosen,

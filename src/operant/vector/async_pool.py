@@ -42,6 +42,7 @@ class AsyncEnvPool:
         workers: processes or threads; one for each core unless given.
         on_worker_death: see `operant.vector.foreign_batch.ForeignBatch`.
         step_timeout_s: see there.
+        context: see there.
 
     Raises:
         ValueError, TypeError: what an argument may not be.
@@ -58,6 +59,7 @@ class AsyncEnvPool:
         workers: int | None = None,
         on_worker_death: str = "raise",
         step_timeout_s: float = 60.0,
+        context: str = "spawn",
     ) -> None:
         self.num_envs = checked_count("num_envs", num_envs, _MAX_ENVS)
         self.batch_size = (
@@ -66,7 +68,7 @@ class AsyncEnvPool:
         if workers is not None:
             workers = checked_count("workers", workers, _MAX_ENVS)
         make_env: MakeEnv = partial(gymnasium.make, env) if isinstance(env, str) else env
-        options = Options(workers, on_worker_death, step_timeout_s)
+        options = Options(workers, on_worker_death, step_timeout_s, context)
         chosen = start(make_env, self.num_envs, backend, options)
         if chosen.probe.layouts.agents:
             chosen.executor.close()
