@@ -19,16 +19,15 @@ class NanCheck:
         self._layout, self._rows = layout, rows
         floats = [leaf for leaf in layout.leaves if leaf.dtype.kind == "f"]
         self._leaves = {leaf.path: layout.views(rows)[leaf.path] for leaf in floats}
-        # The product of a vector with itself is NaN for NaN alone, infinity squared is infinity:
-        # one call, 0.3 us for 32 CartPoles, where isnan().any() takes 2.6 us.
-        fast = not layout.is_tree and layout.dtype in (np.float32, np.float64)
-        self._flat = rows.reshape(-1) if fast else None
+        # The greatest of numbers with NaN among them is NaN; one call instead of two.
+        plain = bool(floats) and not layout.is_tree and rows.size > 0
+        self._flat = rows.reshape(-1) if plain else None
 
     def found(self) -> int | None:
         """The first row with a NaN; None: there is none."""
         if self._flat is not None:
-            squares = self._flat.dot(self._flat)
-            if squares == squares:
+            greatest = np.maximum.reduce(self._flat)
+            if greatest == greatest:
                 return None
         for view in self._leaves.values():
             bad = np.isnan(view)
