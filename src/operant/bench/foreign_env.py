@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -109,17 +110,24 @@ class ForeignContender:
 
 
 def maker_of(target: str) -> MakeEnv:
-    """What makes an environment of a target such as ``gymnasium:CartPole-v1``.
+    """What makes an environment of a target such as ``gymnasium:CartPole-v1``, or with a module
+    that registers it, as Gymnasium writes that: ``gymnasium:ale_py:ALE/Pong-v5``.
 
     Raises:
-        ValueError: Gymnasium does not know it.
+        ValueError: Gymnasium does not know it, or there is no such module.
     """
-    env_id = target.removeprefix(PREFIX)
+    module = target.removeprefix(PREFIX).rpartition(":")[0]
     try:
-        spec = gymnasium.spec(env_id)
-    except gymnasium.error.Error as error:
+        if module:
+            import_module(module)
+        spec = gymnasium.spec(_id_of(target))
+    except (gymnasium.error.Error, ImportError) as error:
         raise ValueError(f"{target}: {error}") from None
     return partial(gymnasium.make, spec)  # a worker process need not know the id
+
+
+def _id_of(target: str) -> str:
+    return target.rpartition(":")[2]
 
 
 def foreign_contenders(
@@ -213,7 +221,7 @@ def _async(name: str, make_env: MakeEnv, num_envs: int) -> Opened:
 
 def _own_vector(name: str, make_env: MakeEnv, num_envs: int) -> Opened:
     """What the environment itself brings to run many; its observations may be others."""
-    env_id = name.removeprefix(PREFIX)
+    env_id = _id_of(name)
     if not name.startswith(PREFIX) or gymnasium.spec(env_id).vector_entry_point is None:
         raise ValueError(f"{name} has no vector environment of its own: leave gymnasium-vector out")
     mode = "vector_entry_point"
@@ -236,7 +244,7 @@ def _sb3(name: str, make_env: MakeEnv, num_envs: int) -> Opened:
 def _envpool(name: str, make_env: MakeEnv, num_envs: int) -> Opened:
     import envpool
 
-    env_id = name.removeprefix(PREFIX)
+    env_id = _id_of(name)
     return _vector(envpool.make(env_id, env_type="gymnasium", num_envs=num_envs))
 
 

@@ -34,6 +34,8 @@ _STAGE_BYTES = 256
 """At the beginning of the report: which check runs, and what it has called."""
 _LOOK_S = 0.05
 _MOST_WORDS = 300
+_STARTING = ("made", "starting Python")
+_START_S = 120.0
 
 
 def check_foreign(make_env: MakeEnv, timeout_s: float = 30.0) -> Iterator[Finding]:
@@ -86,7 +88,7 @@ def _watched(
             now = reader.stage()
             if now != stage:
                 stage, since = now, time.monotonic()
-            elif time.monotonic() - since > timeout_s:
+            elif time.monotonic() - since > (_START_S if now == _STARTING else timeout_s):
                 break
         yield from reader.findings()
         if not reader.complete:
@@ -109,7 +111,7 @@ class _Reader:
         """Which check runs, and what it has called."""
         text = os.pread(self._number, _STAGE_BYTES, 0).decode(errors="replace").strip("\0 ")
         name, _, what = text.partition("\t")
-        return name or "made", what or "starting"
+        return (name, what) if name else _STARTING
 
     def findings(self) -> Iterator[Finding]:
         """Those that are new."""

@@ -18,21 +18,18 @@ class NanCheck:
     """
 
     def __init__(self, layout: ObsLayout, rows: np.ndarray) -> None:
-        self._layout, self._rows = layout, rows
         floats = [leaf for leaf in layout.leaves if leaf.dtype.kind == "f"]
         self._leaves = {leaf.path: layout.views(rows)[leaf.path] for leaf in floats}
-        # The product of a vector with itself is NaN for NaN alone, infinity squared is infinity:
-        # one call, 0.3 us for 32 CartPoles, where isnan().any() takes 2.6 us.
-        fast = not layout.is_tree and layout.dtype in (np.float32, np.float64)
-        self._flat = rows.reshape(-1) if fast else None
+        # The greatest of numbers with NaN among them is NaN; one call instead of two.
+        plain = bool(floats) and not layout.is_tree and rows.size > 0
+        self._flat = rows.reshape(-1) if plain else None
         self._size = math.prod(layout.shape)
 
     def found(self, first: int, end: int) -> int | None:
-        """The first row with a NaN from `first` up to `end`; None: there is none."""
+        """The first row with a NaN from `first` up to `end`, one or more; None: there is none."""
         if self._flat is not None:
-            flat = self._flat[first * self._size : end * self._size]
-            squares = flat.dot(flat)
-            if squares == squares:
+            greatest = np.maximum.reduce(self._flat[first * self._size : end * self._size])
+            if greatest == greatest:
                 return None
         for view in self._leaves.values():
             bad = np.isnan(view[first:end])
