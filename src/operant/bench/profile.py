@@ -16,8 +16,8 @@ from operant.bench.training import PARTS, Evaluations, Round, TimedTrainer
 
 if TYPE_CHECKING:
     from operant.lang.env import Env
-    from operant.vector.foreign_env import ForeignEnv
     from operant.ppo.config import Config
+    from operant.vector.foreign_env import ForeignEnv
 
 __all__ = ["MODES", "Evaluations", "Job", "Mode", "Result", "measure", "open_mode", "record"]
 

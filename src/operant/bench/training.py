@@ -12,9 +12,9 @@ from operant.training.callbacks import Callback
 
 if TYPE_CHECKING:
     from operant.lang.env import Env
-    from operant.vector.foreign_env import ForeignEnv
     from operant.ppo.config import Config
     from operant.ppo.ppo import PPO
+    from operant.vector.foreign_env import ForeignEnv
 
 PARTS = ("env", "policy", "advantages", "update", "other")
 """Of the time of training; ``policy`` is a rollout less its environments."""

@@ -12,10 +12,10 @@ from operant.cli.screen import UserError, mistakes, printable
 
 if TYPE_CHECKING:
     from operant.lang.env import Env
-    from operant.vector.foreign_env import ForeignEnv
     from operant.runs.directory import Run
     from operant.training.agent import Agent
     from operant.training.config import BaseConfig
+    from operant.vector.foreign_env import ForeignEnv
 
 
 @dataclass(frozen=True)

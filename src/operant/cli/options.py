@@ -15,7 +15,9 @@ EnvCode = Annotated[
 ]
 Wrappers = Annotated[
     list[str] | None,
-    Option("--wrapper", metavar="module:Class", help="Code that the run puts around it; repeatable."),
+    Option(
+        "--wrapper", metavar="module:Class", help="Code that the run puts around it; repeatable."
+    ),
 ]
 TimeLimit = Annotated[
     int | None, Option(min=1, metavar="N", help="Another time limit than the environment's.")

@@ -104,4 +104,3 @@ class _Film:
             if left == 0 or done:
                 break
         batch.close()
-

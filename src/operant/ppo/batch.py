@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from gymnasium.vector import AutoresetMode
+from gymnasium.vector import AutoresetMode, VectorEnv
 from torch import nn
 
 from operant.compiler.spec.native_rules import is_native
@@ -14,13 +14,13 @@ from operant.ppo.config import Config
 from operant.toolchain.gpus import why_not_cuda
 from operant.training.config import BACKENDS, EnvConfig
 from operant.training.config_file import resolved
-from operant.training.foreign import foreign_batch
+from operant.training.foreign import training_batch
 from operant.vector.batch import Batch, Description, compiled_batch, is_batch
 from operant.vector.choose_backend import backend_of, host_backend
 from operant.vector.foreign_env import ForeignEnv
 from operant.vector.make import MakesEnvs, env_of, make
 from operant.vector.registry import get_env, id_of
-
+from operant.vector.vector_batch import VectorBatch
 
 Source = type[Env] | ForeignEnv | Batch
 """Environments to train on: a class that is compiled, others by what makes one, or a batch."""
@@ -44,14 +44,18 @@ def check_order(env: Any, config: Any, policy: Any) -> None:
         raise TypeError(f"policy must be a torch.nn.Module, got {policy!r}; {network}")
 
 
-def source_of(env: str | type[Env] | ForeignEnv | MakesEnvs | Batch) -> Source:
+def source_of(
+    env: str | type[Env] | ForeignEnv | MakesEnvs | VectorEnv[Any, Any, Any] | Batch,
+) -> Source:
     """What `PPO` is given as an environment, in one of three kinds.
 
     Raises:
         ValueError: an unknown id.
         TypeError: it is none; the message says what to pass instead.
     """
-    return env if is_batch(env) else env_of(env)  # type: ignore[arg-type]
+    if is_batch(env):
+        return env
+    return VectorBatch(env) if isinstance(env, VectorEnv) else env_of(env)  # type: ignore[arg-type]
 
 
 def env_name(env: Source) -> str:
@@ -96,14 +100,9 @@ def make_env(config: Config, env: Source, device: torch.device) -> Batch:
     wanted = config.env
     if is_batch(env):
         _check_mode(env)
-        if compiled_batch(env) is None and env.device.type != "cpu":
-            raise ValueError(
-                f"the batch of {env_name(env)} is on {env.device}; batches that operant.make did "
-                "not make must be in main memory"
-            )
         return env
     if isinstance(env, ForeignEnv):
-        return foreign_batch(env, wanted, wanted.num_envs)
+        return training_batch(env, wanted)
     assert isinstance(env, type)
     _check_compiled(wanted)
     batch: Batch = make(
@@ -125,7 +124,7 @@ def _check_compiled(wanted: EnvConfig) -> None:
         if getattr(wanted, name) != unset:
             raise ValueError(
                 f"env.{name} is for environments that operant does not compile, and it compiles "
-                f"{wanted.id}; Gymnasium's own of that name, if it has one, is gymnasium:{wanted.id}"
+                f"{wanted.id}; one of Gymnasium's of that name is gymnasium:{wanted.id}"
             )
 
 

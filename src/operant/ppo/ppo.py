@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from gymnasium.vector import VectorEnv
 from torch import Tensor, nn
 
 from operant.lang.env import Env
@@ -85,7 +86,7 @@ class PPO(Trainer):
 
     def __init__(
         self,
-        env: str | type[Env] | ForeignEnv | MakesEnvs | Batch,
+        env: str | type[Env] | ForeignEnv | MakesEnvs | VectorEnv[Any, Any, Any] | Batch,
         config: Config | None = None,
         *,
         policy: nn.Module | None = None,

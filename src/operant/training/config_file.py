@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from operant.envs.others import training_of
 from operant.runs.safe_toml import LARGEST_BYTES, parse_toml
 from operant.toolchain.files import read_bounded
 from operant.training.config import BaseConfig
@@ -67,7 +68,8 @@ def parsed_config(kind: type[BaseConfig], data: bytes, name: str) -> dict[str, A
 
 
 def shipped_config(kind: type[BaseConfig], env_id: str) -> dict[str, Any]:
-    """The tuned values for an environment, by dotted name: ``training`` of its class.
+    """The tuned values for an environment, by dotted name: ``training`` of its class, or of
+    another library's `operant.envs.others`.
 
     Empty where there are none, also for an unknown id, for what a class inherits, and for an
     algorithm that they were not chosen for.
@@ -76,7 +78,9 @@ def shipped_config(kind: type[BaseConfig], env_id: str) -> dict[str, Any]:
         ValueError: an unknown name or a bad value; the message has the environment's.
     """
     env = known_env(env_id) if kind.is_shipped else None
-    values = {} if env is None else vars(env).get("training", {})
+    if env is None:
+        return training_of(env_id) if kind.is_shipped else {}
+    values = vars(env).get("training", {})
     try:
         if not isinstance(values, Mapping):
             raise ValueError(f"training must be a dict such as {{'ppo.gamma': 0.98}}, got {values}")

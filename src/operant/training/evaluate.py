@@ -13,9 +13,9 @@ from operant.lang.env import Env
 from operant.spaces.rows import ObsLayout
 from operant.training.agent import Agent
 from operant.training.config import EnvConfig
+from operant.training.foreign import foreign_batch
 from operant.training.noise import fill_uniforms
 from operant.training.threads import one_thread_an_operation
-from operant.training.foreign import foreign_batch
 from operant.vector.batch import Batch, Ends, StepMemory, compiled_batch, is_batch
 from operant.vector.choose_backend import host_backend
 from operant.vector.env import VecEnv
@@ -143,9 +143,7 @@ def evaluate(
     return Evaluation(np.concatenate(returns), np.concatenate(lengths))
 
 
-def _batch(
-    env: Playable, config: EnvConfig, episodes: int, max_episode_steps: int | None
-) -> Batch:
+def _batch(env: Playable, config: EnvConfig, episodes: int, max_episode_steps: int | None) -> Batch:
     """Environments to play on, not more than there are episodes."""
     if is_batch(env):
         most = _MOST_FOREIGN_ENVS if compiled_batch(env) is None else _MOST_ENVS

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import gymnasium
+
 from operant.training.config import EnvConfig
+from operant.vector.batch import Batch
 from operant.vector.foreign_batch import ForeignBatch
 from operant.vector.foreign_env import ForeignEnv, untrusted_wrappers
+from operant.vector.frame_stack import FrameStack
 from operant.vector.make_foreign import make_foreign
+from operant.vector.vector_batch import VectorBatch
 
 
 def foreign_batch(
@@ -42,6 +47,48 @@ def foreign_batch(
         **config.params,
     }
     return make_foreign(env, num_envs, **{**given, **options})
+
+
+def training_batch(env: ForeignEnv, config: EnvConfig) -> Batch:
+    """The batch that `config` describes, to train on: frames that are stacked are kept once, and
+    the environment's own vector version is used where that is asked for.
+
+    Raises:
+        ValueError, TypeError, ForeignEnvError: see `make_foreign`.
+    """
+    if config.backend == "vector":
+        return _own_vector(env, config)
+    if config.frame_stack == 1:
+        return foreign_batch(env, config, config.num_envs)
+    return FrameStack(
+        foreign_batch(env, config, config.num_envs, frame_stack=1), config.frame_stack
+    )
+
+
+def _own_vector(env: ForeignEnv, config: EnvConfig) -> Batch:
+    """What the environment's ``vector_entry_point`` makes."""
+    spec = gymnasium.registry.get(env.gymnasium_id)
+    if spec is None or spec.vector_entry_point is None:
+        raise ValueError(
+            f"{env.name} has no vector version of its own (vector_entry_point); leave env.backend "
+            "'auto'"
+        )
+    if config.wrappers or config.frame_stack > 1:
+        raise ValueError(
+            "env.wrappers and env.frame_stack go around single environments, and env.backend is "
+            "'vector'; leave out one of them"
+        )
+    limit: dict[str, Any] = {}
+    if config.max_episode_steps:
+        limit["max_episode_steps"] = config.max_episode_steps
+    made = gymnasium.make_vec(
+        env.gymnasium_id,
+        num_envs=config.num_envs,
+        vectorization_mode="vector_entry_point",
+        **limit,
+        **config.params,
+    )
+    return VectorBatch(made, name=env.name, params=config.params)
 
 
 class UntrustedWrapperError(ValueError):

@@ -26,7 +26,7 @@ from operant.training.config_file import parsed_config, to_toml
 from operant.training.foreign import check_wrappers, foreign_batch
 from operant.training.network import new_network
 from operant.training.recent import Recent
-from operant.vector.batch import Batch, is_batch
+from operant.vector.batch import Batch
 from operant.vector.foreign_env import ForeignEnv
 from operant.vector.targets import find_env
 from operant.version import __version__

@@ -12,8 +12,8 @@ from typing import Any
 import gymnasium
 from gymnasium.wrappers import TimeLimit
 
-_WRAPPERS = "gymnasium.wrappers"
-"""Its wrappers may be named by anyone: they are chosen from a module that is loaded anyway."""
+_TRUSTED = ("gymnasium.wrappers", "minigrid.wrappers")
+"""Their wrappers may be named by anyone: these modules are known, and do nothing else."""
 
 
 @dataclass(frozen=True)
@@ -113,8 +113,9 @@ def wrapper_named(text: str) -> Callable[[Any], Any]:
 
 
 def untrusted_wrappers(wrappers: Sequence[str]) -> list[str]:
-    """Those that name code other than Gymnasium's wrappers, for configurations of anyone."""
-    return [text for text in wrappers if _parsed_wrapper(text)[0] != _WRAPPERS]
+    """Those that name code other than Gymnasium's and MiniGrid's wrappers, for configurations that
+    may come from anyone."""
+    return [text for text in wrappers if _parsed_wrapper(text)[0] not in _TRUSTED]
 
 
 def _parsed_wrapper(text: str) -> tuple[str, str, dict[str, Any]]:

@@ -11,7 +11,7 @@ import torch
 from operant.backends.cpu.kernels import NumbaBackend
 from operant.buffers.rollout import RolloutBuffer
 from operant.compiler.spec.buffers import LANES
-from operant.models.actor_critic import OneHot
+from operant.models.encoders import OneHot
 from operant.ppo.engines.base import keep_ends
 from operant.ppo.engines.kernel_team import KernelTeam
 from operant.ppo.job import Job
