@@ -11,20 +11,25 @@ from operant.bench.foreign_env import (
     ForeignContender,
     foreign_contenders,
     foreign_records,
-    maker_of,
     measure_foreign,
 )
 from operant.cli.bench import app
 from operant.cli.screen import UserError
+from operant.cli.target import load_env
+from operant.vector.foreign_env import ForeignEnv
 
 CARTPOLE = "gymnasium:CartPole-v1"
 
 
+def load(target: str) -> ForeignEnv:
+    found = load_env(target)
+    assert isinstance(found, ForeignEnv)
+    return found
+
+
 def test_everyone_steps_and_is_closed() -> None:
     peers = ["serial", "gymnasium-sync", "gymnasium-vector"]
-    everyone = foreign_contenders(
-        CARTPOLE, maker_of(CARTPOLE), [3], [1], peers, ["serial", "processes"]
-    )
+    everyone = foreign_contenders(load(CARTPOLE), [3], [1], peers, ["serial", "processes"])
     said = list(measure_foreign(everyone, repeats=2, seconds=0.001))
     assert len(said) == len(everyone) * 3
     found = foreign_records(everyone)
@@ -37,7 +42,7 @@ def test_everyone_steps_and_is_closed() -> None:
 
 def test_ratios_are_of_the_same_round() -> None:
     def contender(system: str, workers: int, rounds: list[float]) -> ForeignContender:
-        space = maker_of(CARTPOLE)().action_space
+        space = load(CARTPOLE)().action_space
         return ForeignContender(system, "x", "", 4, workers, lambda: None, space, rounds)  # type: ignore[arg-type, return-value]
 
     loop, ours = contender("serial", 1, [100, 50, 200]), contender("operant", 1, [150, 75, 300])

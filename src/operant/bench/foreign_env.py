@@ -1,5 +1,5 @@
-"""``operant bench env gymnasium:Id``: steps per second of environments of Gymnasium's API, beside a
-plain loop over them and other libraries' ways of running many.
+"""``operant bench env`` of what operant does not compile: steps per second of environments of
+Gymnasium's API, beside a plain loop over them and other libraries' ways of running many.
 
 Contenders take turns, and a ratio is the median of the rounds' ratios: what else the machine does
 falls on all alike.
@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -24,9 +23,8 @@ from operant.backends.foreign.block import MakeEnv
 from operant.backends.foreign.choose_executor import BACKENDS
 from operant.toolchain.machine import usable_cores
 from operant.vector.foreign_batch import ForeignBatch
+from operant.vector.foreign_env import ForeignEnv
 
-PREFIX = "gymnasium:"
-"""Before the ids of environments that Gymnasium makes."""
 SERIAL = "serial"
 """The peer that is a plain loop over ``env.step``."""
 PEERS = {
@@ -109,30 +107,8 @@ class ForeignContender:
         return f"{self.system} {self.backend} {self.env} x{self.num_envs}"
 
 
-def maker_of(target: str) -> MakeEnv:
-    """What makes an environment of a target such as ``gymnasium:CartPole-v1``, or with a module
-    that registers it, as Gymnasium writes that: ``gymnasium:ale_py:ALE/Pong-v5``.
-
-    Raises:
-        ValueError: Gymnasium does not know it, or there is no such module.
-    """
-    module = target.removeprefix(PREFIX).rpartition(":")[0]
-    try:
-        if module:
-            import_module(module)
-        spec = gymnasium.spec(_id_of(target))
-    except (gymnasium.error.Error, ImportError) as error:
-        raise ValueError(f"{target}: {error}") from None
-    return partial(gymnasium.make, spec)  # a worker process need not know the id
-
-
-def _id_of(target: str) -> str:
-    return target.rpartition(":")[2]
-
-
 def foreign_contenders(
-    name: str,
-    make_env: MakeEnv,
+    env: ForeignEnv,
     num_envs: Sequence[int],
     workers: Sequence[int],
     peers: Sequence[str],
@@ -141,8 +117,7 @@ def foreign_contenders(
     """Everyone who takes part: a plain loop, then ours, then each peer, at each size.
 
     Args:
-        name: of the environment; with `PREFIX` before an id of Gymnasium's.
-        make_env: makes one.
+        env: of Gymnasium's API.
         num_envs: sizes of a batch.
         workers: processes or threads; empty: one for each core.
         peers: see `PEERS`.
@@ -156,22 +131,24 @@ def foreign_contenders(
     for backend in backends:
         if backend not in BACKENDS:
             names = ", ".join(BACKENDS)
-            raise ValueError(f"backend must be one of {names} for {name}, got {backend!r}")
-    env = make_env()
-    space = env.action_space
-    env.close()
+            raise ValueError(f"backend must be one of {names} for {env.name}, got {backend!r}")
+    made = env()
+    made.close()
+    if not isinstance(made, gymnasium.Env):
+        raise ValueError(f"{env.name} is no environment of Gymnasium's, which alone are measured")
+    space = made.action_space
     found = []
     for count in num_envs:
-        one = partial(ForeignContender, env=name, num_envs=count, action_space=space)
-        loop = partial(_plain_loop, make_env, count)
+        one = partial(ForeignContender, env=env.name, num_envs=count, action_space=space)
+        loop = partial(_plain_loop, env, count)
         found.append(one(SERIAL, backend="loop", workers=1, open=loop))
         for backend in backends or ["processes"]:
             for threads in [1] if backend == "serial" else (workers or [usable_cores()]):
-                opened = partial(_ours, make_env, count, backend, threads)
+                opened = partial(_ours, env, count, backend, threads)
                 found.append(one("operant", backend=backend, workers=threads, open=opened))
         for peer in peers:
             if peer != SERIAL:
-                opened = partial(_OPENED[peer], name, make_env, count)
+                opened = partial(_OPENED[peer], env, count)
                 busy = 1 if peer == "gymnasium-sync" else count
                 found.append(one(peer, backend="", workers=busy, open=opened))
     return found
@@ -211,19 +188,21 @@ def _ours(make_env: MakeEnv, num_envs: int, backend: str, workers: int) -> Opene
     return batch.step, batch.close
 
 
-def _sync(name: str, make_env: MakeEnv, num_envs: int) -> Opened:
-    return _vector(gymnasium.vector.SyncVectorEnv([make_env] * num_envs))
+def _sync(env: ForeignEnv, num_envs: int) -> Opened:
+    return _vector(gymnasium.vector.SyncVectorEnv([env] * num_envs))
 
 
-def _async(name: str, make_env: MakeEnv, num_envs: int) -> Opened:
-    return _vector(gymnasium.vector.AsyncVectorEnv([make_env] * num_envs))
+def _async(env: ForeignEnv, num_envs: int) -> Opened:
+    return _vector(gymnasium.vector.AsyncVectorEnv([env] * num_envs))
 
 
-def _own_vector(name: str, make_env: MakeEnv, num_envs: int) -> Opened:
+def _own_vector(env: ForeignEnv, num_envs: int) -> Opened:
     """What the environment itself brings to run many; its observations may be others."""
-    env_id = _id_of(name)
-    if not name.startswith(PREFIX) or gymnasium.spec(env_id).vector_entry_point is None:
-        raise ValueError(f"{name} has no vector environment of its own: leave gymnasium-vector out")
+    env_id = env.gymnasium_id
+    if not env_id or gymnasium.spec(env_id).vector_entry_point is None:
+        raise ValueError(
+            f"{env.name} has no vector environment of its own: leave gymnasium-vector out"
+        )
     mode = "vector_entry_point"
     return _vector(gymnasium.make_vec(env_id, num_envs, vectorization_mode=mode))
 
@@ -233,19 +212,18 @@ def _vector(env: Any) -> Opened:
     return env.step, env.close
 
 
-def _sb3(name: str, make_env: MakeEnv, num_envs: int) -> Opened:
+def _sb3(env: ForeignEnv, num_envs: int) -> Opened:
     from stable_baselines3.common.vec_env import SubprocVecEnv
 
-    env = SubprocVecEnv([make_env] * num_envs)
-    env.reset()
-    return env.step, env.close
+    envs = SubprocVecEnv([env] * num_envs)
+    envs.reset()
+    return envs.step, envs.close
 
 
-def _envpool(name: str, make_env: MakeEnv, num_envs: int) -> Opened:
+def _envpool(env: ForeignEnv, num_envs: int) -> Opened:
     import envpool
 
-    env_id = _id_of(name)
-    return _vector(envpool.make(env_id, env_type="gymnasium", num_envs=num_envs))
+    return _vector(envpool.make(env.gymnasium_id, env_type="gymnasium", num_envs=num_envs))
 
 
 _OPENED = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,6 +14,9 @@ from typer import Option
 from operant.cli import bench_compare, bench_foreign, bench_ppo, bench_spaces
 from operant.cli.options import JsonFile
 from operant.cli.screen import UserError, errors, mistakes, output, short, verb
+
+if TYPE_CHECKING:
+    from operant.lang.env import Env
 
 app = typer.Typer(help="Measure speed, interleaved with peers.", no_args_is_help=True)
 
@@ -33,7 +36,7 @@ def env(
         list[str] | None,
         typer.Argument(
             metavar="[ENV]...",
-            help="An id, file.py:Class, libgame.so or gymnasium:Id. Default: CartPole-v1.",
+            help="An id, gymnasium:Id, file.py:Class or libgame.so. Default: CartPole-v1.",
         ),
     ] = None,
     env_ids: Annotated[
@@ -41,11 +44,11 @@ def env(
     ] = None,
     num_envs: Annotated[
         list[int] | None,
-        Option(min=1, help="Batch size; repeatable. Default: 4096; 64 of gymnasium:Id."),
+        Option(min=1, help="Batch size; repeatable. Default: 4096; 64 of Gymnasium's."),
     ] = None,
     workers: Annotated[
         list[int] | None,
-        Option(min=1, help="Threads, or processes of gymnasium:Id; repeatable."),
+        Option(min=1, help="Threads, or processes of Gymnasium's; repeatable."),
     ] = None,
     backends: Annotated[
         list[str] | None,
@@ -54,7 +57,7 @@ def env(
     peers: Annotated[
         str,
         Option(
-            help="Comma-separated: gymnasium, envpool. Of gymnasium:Id: serial, gymnasium-sync, "
+            help="Comma-separated: gymnasium, envpool. Of Gymnasium's: serial, gymnasium-sync, "
             "gymnasium-async, gymnasium-vector, sb3-subproc, envpool."
         ),
     ] = "",
@@ -77,13 +80,24 @@ def env(
     """Environment steps per second: ours and others', taking turns, median of several rounds."""
     from operant.bench.env import contenders, measure, records
     from operant.cli.target import env_name, load_env
+    from operant.vector.foreign_env import ForeignEnv
 
-    asked = [*(targets or []), *(env_ids or [])]
+    asked = [env_name(name) for name in (*(targets or ()), *(env_ids or ()))]
     names = [peer for peer in peers.split(",") if peer]
-    foreign = [name for name in asked if bench_foreign.is_foreign(name)]
+    classes: dict[str, type[Env]] = {}
+    foreign: list[ForeignEnv] = []
+    with mistakes():
+        for name in asked or ([] if compute_us else ["CartPole-v1"]):
+            one = load_env(name)
+            if isinstance(one, ForeignEnv):
+                foreign.append(one)
+            else:
+                classes[name] = one
     if foreign or compute_us:
-        if len(foreign) < len(asked):
-            raise UserError("measure gymnasium: environments in a run of their own")
+        if classes:
+            raise UserError(
+                f"operant compiles {', '.join(classes)}: measure others in a run of their own"
+            )
         found = bench_foreign.bench_foreign(
             foreign,
             num_envs or [],
@@ -98,16 +112,15 @@ def env(
             bench_foreign.print_foreign(found)
         write_results(json_file, found)
         return
-    chosen = [env_name(name) for name in asked or ["CartPole-v1"]]
     with mistakes():
         everyone = contenders(
-            chosen,
+            list(classes),
             num_envs or [4096],
             workers or [1],
             names,
             backends or [],
             copy,
-            {name: load_env(name) for name in chosen},
+            classes,
         )
     show_progress(measure(everyone, repeats, seconds), len(everyone) * (repeats + 1))
     found = records(everyone)

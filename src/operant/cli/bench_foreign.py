@@ -1,23 +1,19 @@
-"""``operant bench env`` for environments of Gymnasium's API."""
+"""``operant bench env`` for environments that operant does not compile."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from operant.cli.screen import mistakes, output, short
 
-
-def is_foreign(target: str) -> bool:
-    """Whether a target asks for Gymnasium's environment."""
-    from operant.bench.foreign_env import PREFIX
-
-    return target.startswith(PREFIX)
+if TYPE_CHECKING:
+    from operant.vector.foreign_env import ForeignEnv
 
 
 def bench_foreign(
-    targets: Sequence[str],
+    envs: Sequence[ForeignEnv],
     num_envs: Sequence[int],
     workers: Sequence[int],
     peers: Sequence[str],
@@ -32,21 +28,20 @@ def bench_foreign(
         Computing,
         foreign_contenders,
         foreign_records,
-        maker_of,
         measure_foreign,
         turns_of,
     )
     from operant.cli.bench import show_progress
+    from operant.vector.foreign_env import ForeignEnv
 
     found = []
     with mistakes():
-        makers: dict[str, Any] = {target: maker_of(target) for target in targets}
+        asked = list(envs)
         if compute_us:
-            turns = turns_of(compute_us)
-            makers[f"computes {compute_us:g} us"] = partial(Computing, turns)
+            make = partial(Computing, turns_of(compute_us))
+            asked.append(ForeignEnv(f"computes {compute_us:g} us", make))
         teams = [
-            foreign_contenders(name, make, num_envs or [64], workers, peers, backends)
-            for name, make in makers.items()
+            foreign_contenders(env, num_envs or [64], workers, peers, backends) for env in asked
         ]
     for everyone in teams:
         show_progress(measure_foreign(everyone, repeats, seconds), len(everyone) * (repeats + 1))
