@@ -122,7 +122,8 @@ class Processes:
         self._num_envs = num_envs
         self._acting: Any = True
         """Rows that the last step is for, of environments with several agents."""
-        self._sent: list[tuple[_Worker, bytes]] = []
+        self._sent: list[_Worker] = []
+        """Asked for something, and not answered yet."""
         self._seeds: dict[int, int] = {}
         self._lives = 0
         self._closed = ""
@@ -202,14 +203,13 @@ class Processes:
         """Ask every worker for something; their answers, or the first error when all are in."""
         self._check_open()
         while self._sent:  # of a call that was interrupted, by Ctrl-C for example
-            worker, _ = self._sent.pop()
-            self._answer(worker, "finished an interrupted call")
+            self._answer(self._sent.pop(), "finished an interrupted call")
         found: list[bytes] = []
         failure: ForeignEnvError | None = None
         for k, worker in enumerate(self._workers):
             with suppress(c.GoneError):  # its answer will say so
                 worker.channel.send(letter, b"" if payloads is None else payloads[k])
-            self._sent.append((worker, letter))
+            self._sent.append(worker)
         for k, worker in enumerate(self._workers):
             try:
                 found.append(self._answer(worker, doing))
@@ -224,7 +224,7 @@ class Processes:
                 raise
             except ForeignEnvError as error:
                 failure = failure or error
-            self._sent = [(other, what) for other, what in self._sent if other is not worker]
+            self._sent.remove(worker)
         if failure is not None:
             raise failure
         return found
