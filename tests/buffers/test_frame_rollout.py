@@ -13,9 +13,8 @@ from operant.buffers.frame_rollout import FrameRollout
 def rollout() -> FrameRollout:
     """Three frames a stack, four steps of two environments, whose frames are 10, 11, ... and 20,
     21, ...; the first one ends after step 1, the second one is at its second frame at the start."""
-    history = SimpleNamespace(
-        frames=np.array([[[8], [9], [10]], [[19], [19], [20]]], np.int64), ages=np.array([2, 1])
-    )
+    frames = np.array([[[8], [9], [10]], [[19], [19], [20]]], np.int64)
+    history = SimpleNamespace(frames=frames)
     buffer = FrameRollout(history, 4, 2, (1,), obs_dtype=torch.int64)
     buffer.start(np.array([[10], [20]]))
     flags = np.zeros(2, np.bool_)

@@ -419,6 +419,7 @@ def test_policies_for_flat_spaces_have_the_weights_that_they_always_had(
         assert torch.equal(one, other)
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 def test_a_policy_on_the_gpu_agrees() -> None:
     actions = spaces.Dict({"arm": spaces.Box(-1, 1, (2,), np.float64), "button": CHOICE})

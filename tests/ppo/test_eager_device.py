@@ -68,6 +68,7 @@ def made(env: Any, device: str = "cpu", **options: Any) -> PPO:
         minibatches=2,
         epochs=2,
         hidden=[8],
+        engine="eager",
         device=device,
         seed=1,
         **options,

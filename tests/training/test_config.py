@@ -247,6 +247,7 @@ def test_limits_are_where_they_should_be() -> None:
     numbers = {name for name, kind in KINDS.items() if kind in ("int", "float", "tuple[int, ...]")}
     assert numbers == set(limited("least")) | set(limited("above"))
     assert set(limited("most")) == {
+        "policy.embedding",
         "policy.log_std",
         "ppo.epochs",
         "ppo.gamma",

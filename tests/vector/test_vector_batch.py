@@ -96,6 +96,7 @@ MAKERS: dict[str, Callable[[], gymnasium.Env[Any, Any]]] = {
     "CartPole": partial(gymnasium.make, "CartPole-v1", max_episode_steps=20),
     "Pendulum": partial(gymnasium.make, "Pendulum-v1", max_episode_steps=15),
     "Blackjack": partial(gymnasium.make, "Blackjack-v1"),
+    "FrozenLake": partial(gymnasium.make, "FrozenLake-v1"),
     "Walk": Walk,
 }
 
@@ -339,7 +340,7 @@ def test_training_on_it(mode: AutoresetMode) -> None:
     env = SyncVectorEnv([MAKERS["CartPole"]] * N, autoreset_mode=mode)
     ppo = PPO(VectorBatch(env), num_steps=16, minibatches=2, epochs=1, hidden=[8], device="cpu")
     ppo.learn(N * 16 * 2)
-    assert (ppo.steps, ppo.engine.name) == (128, "eager")
+    assert ppo.steps == 128
     resting = "rest at times" in ppo.engine_reason
     assert resting == (mode == AutoresetMode.NEXT_STEP)
     done = ppo.buffer.arrays["terminated"] | ppo.buffer.arrays["truncated"]

@@ -19,25 +19,24 @@ class FrameStacks:
     A stack has frames of one episode: what would come before its first is that one again.
 
     Args:
-        frames: ``[k - 1 + T + 1, N, *shape]``: those of `k` - 1 steps before the rollout, then its
-            own.
-        begins: bool ``[k, N]``: which of the first `k` frames are the first of an episode.
+        frames: ``[k - 1 + T + 1, N, *shape]``: those of `k` - 1 steps before the rollout, in which
+            the first of an episode is repeated already, then its own.
         terminated, truncated: bool ``[T, N]``; after such a step an episode begins.
 
     All are views: what is put together is what they hold then.
     """
 
-    def __init__(self, frames: Tensor, begins: Tensor, terminated: Tensor, truncated: Tensor):
-        self._parts = (frames, begins, terminated, truncated)
-        self._k = len(begins)
+    def __init__(self, frames: Tensor, terminated: Tensor, truncated: Tensor) -> None:
+        self._parts = (frames, terminated, truncated)
         self._steps, self._envs = terminated.shape
+        self._k = len(frames) - self._steps
 
     def at(self, t: Tensor, env: Tensor) -> Tensor:
         """The observations ``[B, k, *shape]`` of steps `t` of environments `env`, int64 ``[B]``; a
         copy."""
-        frames, begins, terminated, truncated = self._parts
-        k = self._k
-        begins = torch.cat([begins, terminated | truncated]).flatten()
+        frames, terminated, truncated = self._parts
+        k, done = self._k, terminated | truncated
+        begins = torch.cat([done.new_zeros(k, self._envs), done]).flatten()
         row = (t + k - 1) * self._envs + env
         age, same = torch.zeros_like(t), torch.ones_like(t, dtype=torch.bool)
         for step in range(k - 1):
@@ -80,8 +79,6 @@ class History(Protocol):
 
     frames: np.ndarray
     """``[N, k, *shape]``: the current observations."""
-    ages: np.ndarray
-    """int64 ``[N]``: frames of its episode that came before the newest, at most ``k - 1``."""
 
 
 class FrameRollout(RolloutBuffer):
@@ -109,8 +106,7 @@ class FrameRollout(RolloutBuffer):
     ) -> None:
         self._history, self._k = history, history.frames.shape[1]
         super().__init__(num_steps, num_envs, obs_shape, action_shape, **options)
-        self._begins = torch.zeros((self._k, num_envs), dtype=torch.bool)
-        self.obs = FrameStacks(self._frames, self._begins, self.terminated, self.truncated)
+        self.obs = FrameStacks(self._frames, self.terminated, self.truncated)
 
     def _new(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> None:
         if name != "obs":
@@ -121,10 +117,8 @@ class FrameRollout(RolloutBuffer):
 
     def start(self, obs: np.ndarray | None = None) -> np.ndarray:
         """Begin a rollout; see `RolloutBuffer.start`. `obs` and the memory are of single frames."""
-        k, history = self._k, self._history
-        self._frames.numpy()[: k - 1] = np.moveaxis(history.frames[:, :-1], 1, 0)
-        # Beyond k - 1 frames nobody looks back, so that the oldest may count as a first one.
-        self._begins.numpy()[:] = np.arange(k)[:, None] == k - 1 - history.ages
+        before = np.moveaxis(self._history.frames[:, :-1], 1, 0)
+        self._frames.numpy()[: self._k - 1] = before
         return super().start(obs)
 
     def final_stacks(self) -> Tensor:

@@ -142,15 +142,9 @@ class DiscreteActorCritic(ActorCritic):
         action_space: spaces.Space[object],
         **options: object,
     ) -> None:
-        distribution = distribution_for(action_space)
-        if isinstance(distribution, Gaussian | Joint):
+        if isinstance(distribution_for(action_space), Gaussian | Joint):
             raise ValueError(f"DiscreteActorCritic needs discrete actions, got {action_space}")
-        super().__init__(
-            observation_space,
-            action_space,
-            distribution=distribution,
-            **options,  # type: ignore[arg-type]
-        )
+        super().__init__(observation_space, action_space, **options)  # type: ignore[arg-type]
 
 
 class ContinuousActorCritic(ActorCritic):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gymnasium import spaces
 
 from operant.runs.checkpoint import Checkpoint, load_checkpoint
+from operant.spaces.rows import ObsLayout
 from operant.training.config import AgentConfig
 from operant.training.foreign import check_wrappers
 from operant.training.snapshot import (
@@ -115,6 +116,8 @@ def _check_spaces(trainer: Trainer, origin: Origin) -> None:
 
 
 def _sizes(space: spaces.Space[Any]) -> Any:
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        return [(leaf.path, _sizes(leaf.space)) for leaf in ObsLayout.of(space).leaves]
     if isinstance(space, spaces.Discrete):
         return int(space.n)
     return space.nvec.tolist() if isinstance(space, spaces.MultiDiscrete) else space.shape

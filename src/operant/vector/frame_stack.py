@@ -23,8 +23,8 @@ class FrameStack:
     ``FrameStackObservation`` does.
 
     It is a `Batch`. `write_obs` and `write_step` also take memory for the newest frames alone,
-    ``[num_envs, *shape]``, so that a rollout stores each frame once; `frames` and `ages` are then
-    what it has to know of the time before it. See `operant.buffers.frame_rollout`.
+    ``[num_envs, *shape]``, so that a rollout stores each frame once; `frames` is then what it
+    has to know of the time before it. See `operant.buffers.frame_rollout`.
 
     Args:
         batch: in main memory, with Box observations; this one closes it.
@@ -51,8 +51,6 @@ class FrameStack:
         """How a single frame lies in memory."""
         self.frames = np.zeros((self.num_envs, k, *self.frame_layout.shape), space.dtype)
         """The current observations."""
-        self.ages = np.zeros(self.num_envs, np.int64)
-        """Frames of its episode that came before the newest, at most ``k - 1``."""
         self._ended = np.zeros(self.num_envs, np.bool_)
 
     @property
@@ -80,7 +78,7 @@ class FrameStack:
         newest = self.frame_layout.memory(self.num_envs)
         self.batch.write_obs(newest)
         self.frames[:] = newest[:, None]
-        self.ages[:], self._ended[:] = 0, False
+        self._ended[:] = False
 
     def write_obs(self, out: Any) -> None:
         """See `Batch`; of memory for single frames, the newest."""
@@ -111,10 +109,8 @@ class FrameStack:
         begins = done if self.autoreset_mode == AutoresetMode.SAME_STEP else self._ended
         self.frames[:, :-1] = self.frames[:, 1:]
         self.frames[:, -1] = newest
-        self.ages[:] = np.minimum(self.ages + 1, self.k - 1)
         if begins.any():
             self.frames[begins] = newest[begins, None]
-            self.ages[begins] = 0
         self._ended[:] = done
 
     def action_masks(self) -> Any:
@@ -131,7 +127,7 @@ class FrameStack:
         return self.batch.get_state() | own
 
     def _own(self) -> dict[str, np.ndarray]:
-        return {"frames": self.frames, "ages": self.ages, "ended": self._ended}
+        return {"frames": self.frames, "ended": self._ended}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """See `Batch`."""

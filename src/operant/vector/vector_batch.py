@@ -270,9 +270,9 @@ class VectorBatch:
             )
         if isinstance(final, np.ndarray) and final.dtype == object:  # one of each that ended
             rows = self.layout.memory(len(index))
-            for row, k in zip(rows, index.tolist(), strict=True):
+            for at, k in enumerate(index.tolist()):
                 obs, _ = self._split(final[k])
-                row[...] = flatten(self.layout, [obs])[0]
+                rows[at] = flatten(self.layout, [obs])[0]
             self._final[index] = self._arrays.array(rows, self.layout.dtype)
         else:
             rows = self._packed(self._split(final)[0])

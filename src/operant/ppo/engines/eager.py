@@ -27,7 +27,8 @@ from operant.training.threads import Threads, keep_freed_memory
 SLICE = 4096
 """Samples that go through the networks at once on a CPU, so that activations stay in its caches."""
 IMAGE_SLICE = 256
-"""The same for networks with convolutions, whose activations are many times larger."""
+"""The same for networks with convolutions, whose activations are many times larger: a gradient of
+`SmallCNN` on 10 x 10 x 4 took one core of a 2-core Xeon 16 us a sample so, 25 with `SLICE`."""
 
 
 class EagerEngine(BaseEngine):

@@ -57,11 +57,11 @@ class FusedEngine(BaseEngine):
     name = "fused"
 
     def __init__(self, job: Job) -> None:
-        super().__init__(job, obs_dtype(job))
+        stepped = compiled_batch(job.env) is None
+        super().__init__(job, obs_dtype(job) if stepped else None)
         asked = job.config.run.threads
         self._size = self._players = TeamSize(asked or usable_cores(), asked > 0)
-        self._stepped = compiled_batch(job.env) is None
-        own_size = self._stepped or job.env.backend == "native"
+        own_size = stepped or job.env.backend == "native"
         if own_size:
             # A step of a game in C takes what it takes: threads that pay there may not in training.
             # Nor do those pay for a policy's single step that pay in training.
@@ -76,7 +76,7 @@ class FusedEngine(BaseEngine):
         self._set_optimizer()
         common = (job, self.buffer, self._kernels, self._env_tile, self._players)
         self._rollout: Rollout = (
-            SteppedRollout(*common) if self._stepped else CompiledRollout(*common, own_size)
+            SteppedRollout(*common) if stepped else CompiledRollout(*common, own_size)
         )
         self._load_functions()
 
@@ -279,7 +279,8 @@ class FusedEngine(BaseEngine):
         for keys in shuffle_keys(job.config.run.seed, iteration, ppo.epochs):
             arguments.set(keys=keys)
             began = time.perf_counter()
-            self._kernels.run("train_epoch", TILE, self.threads)
+            # More threads than chunks would have nothing to do but wait for each minibatch's end.
+            self._kernels.run("train_epoch", TILE, min(self.threads, arguments["chunks"]))
             self._size.took(time.perf_counter() - began)
             rows.append(results.copy())
             if ppo.target_kl and results[:, FIGURES.index("kl")].mean() > ppo.target_kl:

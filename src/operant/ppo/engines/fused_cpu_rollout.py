@@ -243,9 +243,8 @@ def check_numbers(job: Job, buffer: RolloutBuffer) -> None:
 
 
 def obs_dtype(job: Job) -> torch.dtype:
-    """What kernels read observations of a job as: int64 where they are numbers to choose by, or
-    large whole ones; else float32, which a batch of another dtype is converted to as it is
-    stored."""
+    """What kernels read observations of a batch as, whose own are converted as they are stored:
+    int64 where they are numbers to choose by, or large whole ones; else float32."""
     whole = isinstance(job.policy.encode, OneHot) or job.obs_layout.dtype == np.int64
     return torch.int64 if whole else torch.float32
 
