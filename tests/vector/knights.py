@@ -78,4 +78,16 @@ class Knights(ParallelEnv[str, Any, Any]):
                 self.agents.remove("bob")
             if self.how == "missing":
                 del terminated["bob"]
+            if self.how == "flag":
+                truncated["bob"] = "no"
+            if self.how == "number":
+                reward["bob"] = "much"
+            if self.how == "unseen":
+                obs["bob"] = np.array([0, np.nan], np.float32)
+            if self.how == "list":
+                reward = list(reward.values())  # type: ignore[assignment]
+            if self.how == "quit":
+                raise SystemExit(5)
+        if self.how == "unseen at last" and self._t == 9:
+            obs = dict.fromkeys(obs, np.full(2, np.nan, np.float32))
         return obs, reward, terminated, truncated, info

@@ -12,6 +12,7 @@ import numpy as np
 from operant.backends.foreign.actions import nested, packed_actions
 from operant.backends.foreign.block import MakeEnv
 from operant.backends.foreign.choose_executor import Options, start
+from operant.backends.foreign.part_steps import PartSteps
 from operant.backends.foreign.seeds import env_seed
 from operant.vector.arguments import checked_count
 from operant.vector.seeding import checked_seed, fresh_seed
@@ -84,7 +85,7 @@ class AsyncEnvPool:
         self.single_observation_space = self._layouts.observation.space
         self.single_action_space = self._layouts.action.space
         self._ready: list[int] = []
-        self._stepping: set[int] = set()
+        self._stepping = PartSteps(chosen.executor)
         self._held: set[int] = set()
         """Received, and not sent an action yet."""
 
@@ -99,8 +100,7 @@ class AsyncEnvPool:
             ForeignEnvError: an environment failed.
         """
         self._check_open()
-        while self._stepping:
-            self._stepping.difference_update(self._executor.ready())
+        self._stepping.wait_for_all()
         seed = fresh_seed() if seed is None else checked_seed(seed)
         self._executor.reset([(i, env_seed(seed, i)) for i in range(self.num_envs)])
         for array in (self._memory.reward, self._memory.terminated, self._memory.truncated):
@@ -132,8 +132,7 @@ class AsyncEnvPool:
         packed_actions(self._layouts.action, actions, rows)
         self._memory.action[indices] = rows
         self._held.difference_update(listed)
-        self._stepping.update(listed)
-        self._executor.submit(listed)
+        self._stepping.begin(listed)
 
     def recv(self) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """The next `batch_size` environments that are done: observations, rewards float64,
@@ -153,9 +152,7 @@ class AsyncEnvPool:
                 f"{len(self._ready) + len(self._stepping)} are stepping; call reset() or send()"
             )
         while len(self._ready) < self.batch_size:
-            done = self._executor.ready()
-            self._ready += done
-            self._stepping.difference_update(done)
+            self._ready += self._stepping.wait_for_some()
         chosen, self._ready = self._ready[: self.batch_size], self._ready[self.batch_size :]
         self._held.update(chosen)
         indices, memory, layout = np.array(chosen), self._memory, self._layouts.observation
