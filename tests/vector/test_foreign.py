@@ -10,7 +10,7 @@ from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 import operant
 from operant.models import PPO
-from operant.vector.foreign import not_an_env
+from operant.vector.not_an_env import not_an_env
 
 OURS = "operant:operant/CartPole-v1"
 
