@@ -46,12 +46,14 @@ class Knights(ParallelEnv[str, Any, Any]):
         self._t = 0
         self.agents = ["ann", "bob", "cid"]
         self._strength = {a: 2 + self._random.random() for a in self.possible_agents}
-        return self._seen(self.agents)
+        return self._seen(self.agents) if self.how != "one" else self._seen(self.agents)[0]
 
     def step(self, actions: dict[str, Any]) -> Any:
         assert set(actions) == set(self.agents)
         assert all(action != self._t % 3 for action in actions.values()), "forbidden"
         self._t += 1
+        if self.how == "four":
+            return {}, {}, False, {}
         acting = list(self.agents)
         for a in acting:
             self._strength[a] -= 0.3 * float(actions[a]) * self._random.random()

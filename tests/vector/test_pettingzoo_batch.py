@@ -196,6 +196,12 @@ def test_agents_of_a_process_that_ended_are_truncated() -> None:
     batch.close()
 
 
+@pytest.mark.parametrize("leaf", [False, True])
+def test_steps_are_measured_with_allowed_actions(leaf: bool) -> None:
+    batch = ForeignBatch(partial(Knights, leaf=leaf), 1)
+    assert batch.backend_reason.startswith("serial: there is one environment")
+
+
 @pytest.mark.parametrize("backend", ["serial", "processes"])
 def test_masks_that_policies_see(backend: str) -> None:
     options: dict[str, Any] = {"backend": backend, "workers": 1, "mask_in_obs": True}
@@ -209,6 +215,10 @@ def test_masks_that_policies_see(backend: str) -> None:
 def test_what_is_refused() -> None:
     with pytest.raises(ForeignEnvError, match=r"observation_space of 'cid' .* supersuit.pad"):
         ForeignBatch(partial(Knights, "spaces"), 1)
+    with pytest.raises(ForeignEnvError, match=r"Knights.step\(\) must return .*, got tuple of 4"):
+        ForeignBatch(partial(Knights, "four"), 1)
+    with pytest.raises(ForeignEnvError, match=r"two dicts of agents from reset\(\)"):
+        ForeignBatch(partial(Knights, "one"), 1)
     with pytest.raises(ValueError, match="has several agents"):
         AsyncEnvPool(Knights, 2, backend="serial")
     tictactoe = pytest.importorskip("pettingzoo.classic.tictactoe_v3")

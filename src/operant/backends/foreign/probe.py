@@ -140,8 +140,10 @@ def _told_first(env: Any) -> tuple[Any, Any]:
 def _found_agents(env: Any, mask_in_obs: bool) -> tuple[Probe, tuple[Any, Any]]:
     """`_found` of a parallel environment."""
     agents, observation, action = _called("has spaces that raise", lambda: shared_spaces(env))
-    told = infos, _ = _told_first(env)
-    info = next(iter(infos.values()), None) if isinstance(infos, dict) else None
+    told = infos, seen = _told_first(env)
+    if not (isinstance(infos, dict) and isinstance(seen, dict)):
+        raise ForeignEnvError(f"{env} must return two dicts of agents from reset(), obs and infos")
+    info = next(iter(infos.values()), None)
     found = Probe(
         str(env),
         _layouts(str(env), observation, action, info, mask_in_obs, agents),
@@ -198,13 +200,7 @@ def step_seconds(env: gymnasium.Env[Any, Any], info: Any = None, obs: Any = None
         ForeignEnvError: a result that is no tuple of five.
     """
     next_action = RandomActions(env.action_space, 0)
-    result: Any = env.step(next_action(info, obs))
-    if not (isinstance(result, tuple) and len(result) == 5):
-        raise ForeignEnvError(
-            f"{type(env.unwrapped).__name__}.step() must return (obs, reward, terminated, "
-            f"truncated, info), got {type(result).__name__}"
-            + (f" of {len(result)}" if isinstance(result, tuple) else "")
-        )
+    result = _five(env, env.step(next_action(info, obs)))
     count, passed = 0, 0.0
     while count < _MOST_STEPS and passed < _MOST_S:
         obs, info = result[0], result[4]
@@ -220,6 +216,21 @@ def step_seconds(env: gymnasium.Env[Any, Any], info: Any = None, obs: Any = None
     return passed / count
 
 
+def _five(env: Any, result: Any) -> tuple[Any, ...]:
+    """What a step gave.
+
+    Raises:
+        ForeignEnvError: it is no tuple of five.
+    """
+    if isinstance(result, tuple) and len(result) == 5:
+        return result
+    raise ForeignEnvError(
+        f"{type(env.unwrapped).__name__}.step() must return (obs, reward, terminated, truncated, "
+        f"info), got {type(result).__name__}"
+        + (f" of {len(result)}" if isinstance(result, tuple) else "")
+    )
+
+
 def _agents_step_seconds(env: Any, infos: Any, obs: Any) -> float:
     """`step_seconds` of all agents of a parallel environment."""
     next_action = {
@@ -230,7 +241,7 @@ def _agents_step_seconds(env: Any, infos: Any, obs: Any) -> float:
     while count < 1 or (count < _MOST_STEPS and passed < _MOST_S):
         actions = {agent: next_action[agent](infos.get(agent), obs[agent]) for agent in env.agents}
         before = time.perf_counter()
-        obs, _, _, _, infos = env.step(actions)
+        obs, _, _, _, infos = _five(env, env.step(actions))
         if not env.agents:
             obs, infos = env.reset()
         passed = 0.0 if count < 0 else passed + time.perf_counter() - before
