@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from operant.backends.cpu import kernels as numba
-from operant.check.code import CheckFailed, check_compiles, check_errors
+from operant.check.code import check_compiles, check_errors
 from operant.check.env_check import check_env
+from operant.check.finding import CheckFailed
 from operant.check.plays import random_actions, repeated_actions
 from operant.compiler.spec.rules import Rules
 from operant.envs import get_env

@@ -7,7 +7,8 @@ from types import ModuleType
 
 import pytest
 
-from operant.check.env_check import Finding, check_env
+from operant.check.env_check import check_env
+from operant.check.finding import Finding
 from operant.check.plays import throughput
 from operant.envs import env_ids, get_env
 

@@ -12,7 +12,7 @@ import pytest
 import typer
 from rich.console import Console
 
-from operant.check.env_check import Finding
+from operant.check.finding import Finding
 from operant.cli import check as verb
 from operant.cli import screen
 

@@ -58,7 +58,7 @@ class Walk(gymnasium.Env[Any, Any]):
             start, size = space.start, getattr(space, "nvec", getattr(space, "n", 0))
             seen = np.asarray(start + random.integers(size)).astype(space.dtype)
         if self.bad == "obs" and self._steps == 3:
-            seen[0] = np.nan
+            seen[0] = np.inf
         allowed = random.random(3) < 0.5
         allowed[random.integers(3)] = True
         return seen, {"action_mask": allowed} if self.masked else {}

@@ -46,12 +46,14 @@ class Knights(ParallelEnv[str, Any, Any]):
         self._t = 0
         self.agents = ["ann", "bob", "cid"]
         self._strength = {a: 2 + self._random.random() for a in self.possible_agents}
-        return self._seen(self.agents)
+        return self._seen(self.agents) if self.how != "one" else self._seen(self.agents)[0]
 
     def step(self, actions: dict[str, Any]) -> Any:
         assert set(actions) == set(self.agents)
         assert all(action != self._t % 3 for action in actions.values()), "forbidden"
         self._t += 1
+        if self.how == "four":
+            return {}, {}, False, {}
         acting = list(self.agents)
         for a in acting:
             self._strength[a] -= 0.3 * float(actions[a]) * self._random.random()
@@ -78,4 +80,16 @@ class Knights(ParallelEnv[str, Any, Any]):
                 self.agents.remove("bob")
             if self.how == "missing":
                 del terminated["bob"]
+            if self.how == "flag":
+                truncated["bob"] = "no"
+            if self.how == "number":
+                reward["bob"] = "much"
+            if self.how == "unseen":
+                obs["bob"] = np.array([0, np.nan], np.float32)
+            if self.how == "list":
+                reward = list(reward.values())  # type: ignore[assignment]
+            if self.how == "quit":
+                raise SystemExit(5)
+        if self.how == "unseen at last" and self._t == 9:
+            obs = dict.fromkeys(obs, np.full(2, np.nan, np.float32))
         return obs, reward, terminated, truncated, info

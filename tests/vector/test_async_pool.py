@@ -17,11 +17,11 @@ CARTPOLE = partial(gymnasium.make, "CartPole-v1", max_episode_steps=30)
 
 
 class Picky(gymnasium.Env[Any, Any]):
-    """Raises if its action is 1."""
+    """Raises if its action is 1, and sees NaN if it is 2."""
 
     def __init__(self) -> None:
         self.observation_space = spaces.Box(0, 1, (1,), np.float32)
-        self.action_space = spaces.Discrete(2)
+        self.action_space = spaces.Discrete(3)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         return np.zeros(1, np.float32), {}
@@ -29,7 +29,8 @@ class Picky(gymnasium.Env[Any, Any]):
     def step(self, action: Any) -> Any:
         if action == 1:
             raise KeyError("lost")
-        return np.ones(1, np.float32), 1.0, False, False, {}
+        seen = np.full(1, np.nan if action == 2 else 1.0, np.float32)
+        return seen, 1.0, False, False, {}
 
 
 @pytest.mark.parametrize("backend", ["serial", "threads", "processes"])
@@ -83,4 +84,21 @@ def test_what_may_not_be_sent_and_what_is_raised(backend: str) -> None:
     pool.send(np.array([0, 1]), ids)
     with pytest.raises(ForeignEnvError, match=r"environment 1 \(Picky\) raised in step\(\)"):
         pool.recv()
+    pool.close()
+
+
+@pytest.mark.parametrize("backend", ["serial", "threads", "processes"])
+def test_others_go_on_beside_one_that_failed(backend: str) -> None:
+    pool = operant.AsyncEnvPool(Picky, 3, 1, backend=backend, workers=1)
+    for seed in range(2):  # a pool of which one failed can be reset
+        pool.reset(seed=seed)
+        for _ in range(3):
+            ids = pool.recv()[4]["env_id"]
+            pool.send(np.array([2 if ids[0] == 0 else 0]), ids)
+        with pytest.raises(ForeignEnvError, match=r"environment 0 .* NaN at \[0\]"):
+            pool.recv()
+        for wanted in (1, 2, 1, 2):
+            obs, *_, info = pool.recv()
+            assert (obs.tolist(), info["env_id"].tolist()) == ([[1.0]], [wanted])
+            pool.send(np.zeros(1, int), info["env_id"])
     pool.close()

@@ -100,7 +100,7 @@ def test_whole_episodes_are_those_of_the_parallel_api(make: Any) -> None:
     assert (rested > 9) == (make is not make_spread)
 
 
-@pytest.mark.parametrize("make", [make_spread, partial(Knights, squire=True)])
+@pytest.mark.parametrize("make", [make_spread, partial(Knights, squire=True, leaf=True)])
 def test_the_same_for_any_number_of_workers(make: Any) -> None:
     def played(**options: Any) -> list[np.ndarray]:
         batch = ForeignBatch(make, 4, seed=3, **options)
@@ -153,6 +153,12 @@ def test_an_aec_environment_is_the_same() -> None:
         ("stranger", r"has the agent 'dragon', who is not among its possible_agents"),
         ("left", r"agent 'bob' .* no longer in env.agents, but was neither terminated nor"),
         ("missing", r"agent 'bob' .* acted, and is missing in terminated of step\(\)"),
+        ("flag", r"agent 'bob' .* gave 'no' for truncated, not True or False .*action np.int64"),
+        ("number", r"agent 'bob' .* gave the reward 'much', which is no number"),
+        ("unseen", r"agent 'bob' of environment 0 .* gave an observation that is NaN at \[1\]"),
+        ("unseen at last", r"agent 'ann' of environment 0 .* gave an observation that is NaN"),
+        ("list", r"environment 0 .* gave \[.* for the rewards of step\(\), not a dict of agents"),
+        ("quit", r"environment 0 \(knights_v0\) raised in step\(\): SystemExit: 5"),
     ],
 )
 def test_what_goes_wrong_names_environment_and_agent(how: str, sentence: str) -> None:
@@ -160,7 +166,7 @@ def test_what_goes_wrong_names_environment_and_agent(how: str, sentence: str) ->
     batch.reset()
     out = memory(batch)
     with pytest.raises(ForeignEnvError, match=sentence) as raised:  # noqa: PT012
-        for _ in range(4):
+        for _ in range(9):
             batch.write_step(batch.action_masks().argmax(1), out)  # type: ignore[union-attr]
     assert (raised.value.env_index, raised.value.seed) == (0, env_seed(1, 0))
 
@@ -190,9 +196,29 @@ def test_agents_of_a_process_that_ended_are_truncated() -> None:
     batch.close()
 
 
+@pytest.mark.parametrize("leaf", [False, True])
+def test_steps_are_measured_with_allowed_actions(leaf: bool) -> None:
+    batch = ForeignBatch(partial(Knights, leaf=leaf), 1)
+    assert batch.backend_reason.startswith("serial: there is one environment")
+
+
+@pytest.mark.parametrize("backend", ["serial", "processes"])
+def test_masks_that_policies_see(backend: str) -> None:
+    options: dict[str, Any] = {"backend": backend, "workers": 1, "mask_in_obs": True}
+    batch = ForeignBatch(partial(Knights, leaf=True), 1, **options)
+    obs, _ = batch.reset(seed=0)
+    assert obs["observation"].shape == (3, 2)
+    np.testing.assert_array_equal(obs["action_mask"], batch.action_masks())
+    batch.close()
+
+
 def test_what_is_refused() -> None:
     with pytest.raises(ForeignEnvError, match=r"observation_space of 'cid' .* supersuit.pad"):
         ForeignBatch(partial(Knights, "spaces"), 1)
+    with pytest.raises(ForeignEnvError, match=r"Knights.step\(\) must return .*, got tuple of 4"):
+        ForeignBatch(partial(Knights, "four"), 1)
+    with pytest.raises(ForeignEnvError, match=r"two dicts of agents from reset\(\)"):
+        ForeignBatch(partial(Knights, "one"), 1)
     with pytest.raises(ValueError, match="has several agents"):
         AsyncEnvPool(Knights, 2, backend="serial")
     tictactoe = pytest.importorskip("pettingzoo.classic.tictactoe_v3")

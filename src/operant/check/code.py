@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from operant.backends.author_mistake import env_mistake
+from operant.check.finding import CheckFailed
 from operant.check.plays import (
     batch_of,
     count_of,
@@ -27,10 +28,6 @@ from operant.version import __version__
 
 STEPS = 2048
 """Environment steps that the reference plays in search of errors, about."""
-
-
-class CheckFailed(Exception):  # noqa: N818  (reads as what it is: a finding)
-    """What a check raises: the sentence for the report."""
 
 
 def check_compiles(env: type[Env]) -> str:

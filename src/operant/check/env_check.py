@@ -6,7 +6,6 @@ It plays whole episodes on every backend, compares them, and says what it found,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,8 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 from operant.backends.author_mistake import env_mistake
-from operant.check.code import CheckFailed, check_compiles, check_errors
+from operant.check.code import check_compiles, check_errors
+from operant.check.finding import CheckFailed, Finding
 from operant.check.masks import check_masks
 from operant.check.plays import (
     MAX_STEPS,
@@ -36,16 +36,6 @@ TOLERANCE = 1e-5
 """Allowed difference between backends after one step from the same state, relative to 1 + |value|:
 they differ by fused multiply-adds only. For a state of arrays there are none: no difference."""
 _RARE = 1e-4  # share of steps whose termination may hang on that last bit
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that was checked. `note`: worth reading, but no failure."""
-
-    name: str
-    passed: bool
-    detail: str
-    note: bool = False
 
 
 def check_env(env: type[Env]) -> Iterator[Finding]:

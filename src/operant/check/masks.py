@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from operant.check.code import CheckFailed
+from operant.check.finding import CheckFailed
 from operant.check.plays import batch_of, count_of, random_actions, steps_of
 from operant.compiler.spec.native_rules import is_native
 from operant.lang.env import Env

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -11,9 +11,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from typer import Option
 
-from operant.cli import bench_compare, bench_ppo, bench_spaces
+from operant.cli import bench_compare, bench_foreign, bench_ppo, bench_spaces
 from operant.cli.options import JsonFile
 from operant.cli.screen import UserError, errors, mistakes, output, short, verb
+
+if TYPE_CHECKING:
+    from operant.lang.env import Env
 
 app = typer.Typer(help="Measure speed, interleaved with peers.", no_args_is_help=True)
 
@@ -29,21 +32,39 @@ def _bench() -> None:
 )
 @verb
 def env(
-    env_ids: Annotated[
+    targets: Annotated[
         list[str] | None,
-        Option(
-            "--env", help="An id, file.py:Class or libgame.so; repeatable. Default: CartPole-v1."
+        typer.Argument(
+            metavar="[ENV]...",
+            help="An id, gymnasium:Id, file.py:Class or libgame.so. Default: CartPole-v1.",
         ),
     ] = None,
-    num_envs: Annotated[
-        list[int] | None, Option(min=1, help="Batch size; repeatable. Default: 4096.")
+    env_ids: Annotated[
+        list[str] | None, Option("--env", help="The same as an option; repeatable.")
     ] = None,
-    workers: Annotated[list[int] | None, Option(min=1, help="Threads; repeatable.")] = None,
+    num_envs: Annotated[
+        list[int] | None,
+        Option(min=1, help="Batch size; repeatable. Default: 4096; 64 of Gymnasium's."),
+    ] = None,
+    workers: Annotated[
+        list[int] | None,
+        Option(min=1, help="Threads, or processes of Gymnasium's; repeatable."),
+    ] = None,
     backends: Annotated[
         list[str] | None,
         Option("--backend", help="Backend; repeatable. Default: the host's fastest."),
     ] = None,
-    peers: Annotated[str, Option(help="Comma-separated: gymnasium, envpool.")] = "",
+    peers: Annotated[
+        str,
+        Option(
+            help="Comma-separated: gymnasium, envpool. Of Gymnasium's: serial, gymnasium-sync, "
+            "gymnasium-async, gymnasium-vector, sb3-subproc, envpool."
+        ),
+    ] = "",
+    compute_us: Annotated[
+        float,
+        Option(min=0, help="Also a Gymnasium environment that computes for so many microseconds."),
+    ] = 0.0,
     copy: Annotated[
         bool,
         Option(
@@ -59,18 +80,47 @@ def env(
     """Environment steps per second: ours and others', taking turns, median of several rounds."""
     from operant.bench.env import contenders, measure, records
     from operant.cli.target import env_name, load_env
+    from operant.vector.foreign_env import ForeignEnv
 
-    chosen = [env_name(name) for name in env_ids or ["CartPole-v1"]]
+    asked = [env_name(name) for name in (*(targets or ()), *(env_ids or ()))]
     names = [peer for peer in peers.split(",") if peer]
+    classes: dict[str, type[Env]] = {}
+    foreign: list[ForeignEnv] = []
+    with mistakes():
+        for name in asked or ([] if compute_us else ["CartPole-v1"]):
+            one = load_env(name)
+            if isinstance(one, ForeignEnv):
+                foreign.append(one)
+            else:
+                classes[name] = one
+    if foreign or compute_us:
+        if classes:
+            raise UserError(
+                f"operant compiles {', '.join(classes)}: measure others in a run of their own"
+            )
+        found = bench_foreign.bench_foreign(
+            foreign,
+            num_envs or [],
+            workers or [],
+            names,
+            backends or [],
+            compute_us,
+            repeats,
+            seconds,
+        )
+        if json_file != "-":
+            bench_foreign.print_foreign(found)
+        write_results(json_file, found)
+        return
     with mistakes():
         everyone = contenders(
-            chosen,
+            list(classes),
             num_envs or [4096],
             workers or [1],
             names,
             backends or [],
             copy,
-            {name: load_env(name) for name in chosen},
+            classes,
         )
     show_progress(measure(everyone, repeats, seconds), len(everyone) * (repeats + 1))
     found = records(everyone)

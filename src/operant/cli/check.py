@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.status import Status
@@ -12,13 +12,18 @@ from rich.text import Text
 
 from operant.cli.screen import errors, mistakes, output, printable, short
 
+if TYPE_CHECKING:
+    from operant.lang.env import Env
+
 EXAMPLE = "Example:  operant check examples/lander.py:Lander"
 
 
 def check(
     targets: Annotated[
         list[str],
-        typer.Argument(metavar="ENV...", help="module:Class, file.py:Class, libgame.so or an id."),
+        typer.Argument(
+            metavar="ENV...", help="An id, module:Class, file.py:Class or function, or libgame.so."
+        ),
     ],
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON instead of the report.")
@@ -26,6 +31,8 @@ def check(
     speed: Annotated[bool, typer.Option(help="Measure steps per second on each backend.")] = True,
 ) -> None:
     """Validate environments: parity across backends, determinism, spaces, NaN, autoreset, speed.
+
+    Gymnasium's are played in a process of their own.
 
     Exit code 0 if everything passed, 1 if a check failed, 2 if an environment was not found.
     """
@@ -46,6 +53,8 @@ class _Report:
 
     def __init__(self, target: str, quiet: bool) -> None:
         self.target, self.quiet = target, quiet
+        self.env: type[Env] | None = None
+        """What operant compiles; None: another's, or nothing."""
         self.findings: list[dict[str, Any]] = []
         self.sps: dict[str, float] = {}
         self.num_envs: dict[str, int] = {}
@@ -66,38 +75,46 @@ class _Report:
             output.print(Text(printable(self.target), style="bold"), soft_wrap=True)
         with screen.status(_doing(f"loading {self.target}")) as status:
             self._check(status)
-            if measured and self.passed:
-                self._measure(status)
+            if measured and self.passed and self.env is not None:
+                self._measure(status, self.env)
         if not self.quiet:
             self._print_end()
 
     def _check(self, status: Status) -> None:
         from operant.check.env_check import check_env
+        from operant.check.foreign_check import check_foreign
         from operant.cli.target import load_env
         from operant.compiler.spec.native_abi import NativeError
         from operant.compiler.spec.native_rules import is_native
         from operant.lang import LanguageError
+        from operant.vector.foreign_env import ForeignEnv
 
         try:
-            self.env = load_env(self.target)
+            env = load_env(self.target)
         except (LanguageError, NativeError) as error:
             self._add("definition", False, str(error))
             return
-        sound = "keeps to operant_env.h" if is_native(self.env) else "keeps to the language"
-        self._add("definition", True, f"{self.env.__qualname__} {sound}")
-        status.update(_doing(f"checking {self.target}: whole episodes on every backend"))
-        for finding in check_env(self.env):
+        if isinstance(env, ForeignEnv):
+            status.update(_doing(f"checking {self.target}: whole episodes in a process"))
+            findings = check_foreign(env)
+        else:
+            self.env = env
+            sound = "keeps to operant_env.h" if is_native(env) else "keeps to the language"
+            self._add("definition", True, f"{env.__qualname__} {sound}")
+            status.update(_doing(f"checking {self.target}: whole episodes on every backend"))
+            findings = check_env(env)
+        for finding in findings:
             self._add(finding.name, finding.passed, finding.detail, finding.note)
 
-    def _measure(self, status: Status) -> None:
+    def _measure(self, status: Status, env: type[Env]) -> None:
         from operant.backends.author_mistake import env_mistake
         from operant.check.plays import throughput
         from operant.vector.choose_backend import available_backends
 
-        for backend in available_backends(self.env):
+        for backend in available_backends(env):
             status.update(_doing(f"measuring {backend}"))
             try:
-                speed = throughput(self.env, backend)
+                speed = throughput(env, backend)
             except Exception as error:
                 text = env_mistake(error)
                 if text is None:

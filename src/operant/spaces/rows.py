@@ -100,7 +100,7 @@ class ObsLayout:
             raise ValueError(f"the space {space} has no leaf: there is nothing to see or to do")
         return cls(space, tuple(leaves), (end,), np.dtype(np.uint8))
 
-    @property
+    @cached_property
     def is_tree(self) -> bool:
         """Whether the memory holds rows of bytes."""
         return isinstance(self.space, spaces.Dict | spaces.Tuple)

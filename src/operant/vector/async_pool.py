@@ -12,6 +12,7 @@ import numpy as np
 from operant.backends.foreign.actions import nested, packed_actions
 from operant.backends.foreign.block import MakeEnv
 from operant.backends.foreign.choose_executor import Options, start
+from operant.backends.foreign.part_steps import PartSteps
 from operant.backends.foreign.seeds import env_seed
 from operant.vector.arguments import checked_count
 from operant.vector.seeding import checked_seed, fresh_seed
@@ -42,6 +43,7 @@ class AsyncEnvPool:
         workers: processes or threads; one for each core unless given.
         on_worker_death: see `operant.vector.foreign_batch.ForeignBatch`.
         step_timeout_s: see there.
+        context: see there.
 
     Raises:
         ValueError, TypeError: what an argument may not be.
@@ -58,6 +60,7 @@ class AsyncEnvPool:
         workers: int | None = None,
         on_worker_death: str = "raise",
         step_timeout_s: float = 60.0,
+        context: str = "spawn",
     ) -> None:
         self.num_envs = checked_count("num_envs", num_envs, _MAX_ENVS)
         self.batch_size = (
@@ -66,7 +69,7 @@ class AsyncEnvPool:
         if workers is not None:
             workers = checked_count("workers", workers, _MAX_ENVS)
         make_env: MakeEnv = partial(gymnasium.make, env) if isinstance(env, str) else env
-        options = Options(workers, on_worker_death, step_timeout_s)
+        options = Options(workers, on_worker_death, step_timeout_s, context)
         chosen = start(make_env, self.num_envs, backend, options)
         if chosen.probe.layouts.agents:
             chosen.executor.close()
@@ -82,7 +85,7 @@ class AsyncEnvPool:
         self.single_observation_space = self._layouts.observation.space
         self.single_action_space = self._layouts.action.space
         self._ready: list[int] = []
-        self._stepping: set[int] = set()
+        self._stepping = PartSteps(chosen.executor)
         self._held: set[int] = set()
         """Received, and not sent an action yet."""
 
@@ -97,8 +100,7 @@ class AsyncEnvPool:
             ForeignEnvError: an environment failed.
         """
         self._check_open()
-        while self._stepping:
-            self._stepping.difference_update(self._executor.ready())
+        self._stepping.wait_for_all()
         seed = fresh_seed() if seed is None else checked_seed(seed)
         self._executor.reset([(i, env_seed(seed, i)) for i in range(self.num_envs)])
         for array in (self._memory.reward, self._memory.terminated, self._memory.truncated):
@@ -130,8 +132,7 @@ class AsyncEnvPool:
         packed_actions(self._layouts.action, actions, rows)
         self._memory.action[indices] = rows
         self._held.difference_update(listed)
-        self._stepping.update(listed)
-        self._executor.submit(listed)
+        self._stepping.begin(listed)
 
     def recv(self) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """The next `batch_size` environments that are done: observations, rewards float64,
@@ -151,9 +152,7 @@ class AsyncEnvPool:
                 f"{len(self._ready) + len(self._stepping)} are stepping; call reset() or send()"
             )
         while len(self._ready) < self.batch_size:
-            done = self._executor.ready()
-            self._ready += done
-            self._stepping.difference_update(done)
+            self._ready += self._stepping.wait_for_some()
         chosen, self._ready = self._ready[: self.batch_size], self._ready[self.batch_size :]
         self._held.update(chosen)
         indices, memory, layout = np.array(chosen), self._memory, self._layouts.observation

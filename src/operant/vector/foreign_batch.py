@@ -62,7 +62,8 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
         on_worker_death: if a process is killed, ``"raise"`` `WorkerDiedError`, or ``"restart"`` it
             and truncate its episodes.
         step_timeout_s: seconds after which `StepTimeoutError` names environments that hang.
-        context: how processes start; ``"spawn"``: anew, with nothing of this one but its path.
+        context: how processes start; ``"spawn"``: anew, with nothing of this one but its path;
+            ``"forkserver"``: as forks of one that was started so, which is faster for many.
         mask_in_obs: a Dict observation whose entry ``action_mask`` is one is used as a mask, and
             shown to the policy only if this is True.
 
@@ -241,15 +242,15 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
         return self._ends(slice(None), acted)
 
     def _ends(self, rows: Any, acted: Any = 1) -> Ends | None:
-        """The episodes that ended in a step of some rows, an index; `acted`: which of them took
-        part, 0 or 1."""
+        """The episodes that ended in a step of some rows, an index, or all, a slice; `acted`: which
+        of them took part, 0 or 1."""
         memory = self._memory
         self._returns[rows] += memory.reward[rows]
         self._lengths[rows] += acted
         ended = memory.terminated[rows] | memory.truncated[rows]
         if not ended.any():
             return None
-        index = np.arange(self.num_envs)[rows][ended]
+        index = ended.nonzero()[0] if isinstance(rows, slice) else rows[ended]
         cut = memory.truncated[index] & ~memory.terminated[index]
         returns = self._returns[index].astype(np.float32)
         ends = Ends(index, returns, self._lengths[index], cut, memory.final_obs)

@@ -50,8 +50,10 @@ def test_the_number_of_workers_changes_nothing(name: str) -> None:
 
     one = played(backend="serial")
     assert sum("final_obs" in result[4] for result in one[1:41]) >= 2
-    for backend, workers in (("processes", 1), ("processes", 2), ("processes", 4), ("threads", 2)):
+    for backend, workers in (("processes", 1), ("processes", 2), ("threads", 2)):
         np.testing.assert_equal(played(backend=backend, workers=workers), one)
+    forked = played(backend="processes", workers=4, context="forkserver")
+    np.testing.assert_equal(forked, one)
 
 
 def test_what_an_environment_raises_arrives_and_the_batch_can_be_reset() -> None:
@@ -69,8 +71,10 @@ def test_what_an_environment_raises_arrives_and_the_batch_can_be_reset() -> None
     batch.close()
 
 
-def test_a_killed_worker_can_be_started_again() -> None:
-    batch = ForeignBatch(Faulty, 4, backend="processes", workers=2, on_worker_death="restart")
+@pytest.mark.parametrize("context", ["spawn", "forkserver"])
+def test_a_killed_worker_can_be_started_again(context: str) -> None:
+    options: Any = {"workers": 2, "on_worker_death": "restart", "context": context}
+    batch = ForeignBatch(Faulty, 4, backend="processes", **options)
     batch.reset()
     batch.step(np.zeros(4, int))
     obs, reward, terminated, truncated, info = batch.step(np.array([FINE, DIE, FINE, FINE]))
@@ -157,4 +161,29 @@ def test_workers_import_nothing_from_the_folder_one_stands_in(
     monkeypatch.chdir(tmp_path)
     batch = ForeignBatch(Faulty, 2, backend="processes", workers=1)
     batch.reset()
+    batch.close()
+
+
+class Surroundings(Faulty):
+    """Sees in its first observation what its process is like."""
+
+    def reset(self, **kwargs: Any) -> Any:
+        obs, info = super().reset(**kwargs)
+        obs[0] = ("torch" in sys.modules) + 2 * (os.environ.get("OMP_NUM_THREADS") == "1")
+        return obs, info
+
+
+@pytest.mark.parametrize("context", ["spawn", "forkserver"])
+def test_workers_have_nothing_of_their_parent_and_one_thread(
+    context: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch  # noqa: F401
+
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    batch = ForeignBatch(Surroundings, 2, backend="processes", workers=2, context=context)
+    np.testing.assert_array_equal(batch.reset()[0][:, 0], [2, 2])
+    batch.close()
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    batch = ForeignBatch(Surroundings, 1, backend="processes", workers=1, context=context)
+    np.testing.assert_array_equal(batch.reset()[0][:, 0], [0])
     batch.close()

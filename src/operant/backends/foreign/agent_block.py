@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from operant.backends.foreign.block import EnvBlock, Layouts, MakeEnv
+from operant.backends.foreign.errors import shown
 from operant.backends.foreign.memory import Memory
 from operant.backends.foreign.pettingzoo import as_parallel
 
@@ -34,10 +35,19 @@ class AgentBlock(EnvBlock):
             super()._check_spaces(index, _AgentSpaces(env, agent))
 
     def _begin(self, k: int, obs: Any, info: Any) -> None:
+        self._check_dicts(k, "reset()", observations=obs, infos=info)
         self._check_agents(k)
         live = [self._show(k, a, obs, info) for a in range(len(self.layouts.agents))]
         if not any(live):
             self._fail(self.first + k, "has no agents after reset()")
+
+    def _check_dicts(self, k: int, where: str, **given: Any) -> None:
+        for name, value in given.items():
+            if not isinstance(value, dict):
+                self._fail(
+                    self.first + k,
+                    f"gave {shown(value)} for the {name} of {where}, not a dict of agents",
+                )
 
     def _check_agents(self, k: int) -> None:
         for agent in self.envs[k].agents:
@@ -77,49 +87,50 @@ class AgentBlock(EnvBlock):
         }
         try:
             obs, reward, terminated, truncated, info = self._steps[k](actions)
-        except Exception as error:
+        except BaseException as error:
             self._refuse_step(k, actions, error)
+        given = {"observations": obs, "rewards": reward, "infos": info}
+        self._check_dicts(k, "step()", terminated=terminated, truncated=truncated, **given)
         self._check_agents(k)
         anyone = False
         for a, agent in enumerate(agents):
-            r, over = base + a, bool(terminated.get(agent) or truncated.get(agent))
+            r, action = base + a, actions.get(agent)
+            ended = [
+                self._flag(r, name, found.get(agent, False), action)
+                for name, found in (("terminated", terminated), ("truncated", truncated))
+            ]
             self._reward[self._span.start + r] = 0.0
             if acted[a]:
-                self._write_result(r, actions[agent], obs, reward, terminated, truncated)
-            anyone |= self._show(k, a, obs, info, over)
+                self._check_given(r, action, obs, reward, terminated, truncated)
+                self._write_result(r, action, obs[agent], reward[agent], *ended)
+            anyone |= self._show(k, a, obs, info, any(ended))
         if not anyone:
             self._begin(k, *self._reset_one(k))
 
-    def _write_result(
+    def _check_given(
         self, r: int, action: Any, obs: Any, reward: Any, terminated: Any, truncated: Any
     ) -> None:
+        """Whether an agent that acted is in what a step gave."""
+        agent = self._agent(r)
+        for name, found in (
+            ("the observations", obs),
+            ("the rewards", reward),
+            ("terminated", terminated),
+            ("truncated", truncated),
+        ):
+            if agent not in found and not (found is reward and hasattr(found, "default_factory")):
+                self._fail_row(r, f"acted, and is missing in {name} of step()", action)
+
+    def _write_result(
+        self, r: int, action: Any, obs: Any, reward: Any, terminated: bool, truncated: bool
+    ) -> None:
         """Write what came of an agent's action."""
-        agent, memory = self._agent(r), self._memory
-        missing = [
-            name
-            for name, found in (
-                ("the observations", obs),
-                ("the rewards", reward),
-                ("terminated", terminated),
-                ("truncated", truncated),
-            )
-            if agent not in found
-            and not (name == "the rewards" and hasattr(found, "default_factory"))
-        ]
-        if missing:
-            self._fail_row(r, f"acted, and is missing in {missing[0]} of step()", action)
-        worth = reward[agent]
-        try:
-            self._reward[self._span.start + r] = worth = float(worth)
-        except (TypeError, ValueError):
-            self._refuse_reward(r, worth, action)
-        if worth != worth:
-            self._refuse_reward(r, worth, action)
-        if terminated[agent] or truncated[agent]:
-            memory.terminated[self._span.start + r] = terminated[agent]
-            memory.truncated[self._span.start + r] = truncated[agent]
-            self._write_obs(r, obs[agent], self._final_rows[r], action)
-        elif agent not in self.envs[r // len(self.layouts.agents)].agents:
+        self._write_reward(r, reward, action)
+        if terminated or truncated:
+            self._memory.terminated[self._span.start + r] = terminated
+            self._memory.truncated[self._span.start + r] = truncated
+            self._write_final(r, obs, action)
+        elif self._agent(r) not in self.envs[r // len(self.layouts.agents)].agents:
             self._fail_row(
                 r, "is no longer in env.agents, but was neither terminated nor truncated", action
             )

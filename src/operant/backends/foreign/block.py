@@ -8,17 +8,20 @@ from itertools import pairwise
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-from gymnasium import spaces
 
 from operant.backends.foreign.actions import action_reader
-from operant.backends.foreign.errors import ForeignEnvError
+from operant.backends.foreign.errors import ForeignEnvError, in_words, is_ctrl_c, shown
 from operant.backends.foreign.memory import Memory
+from operant.backends.foreign.nan_check import NanCheck
+from operant.backends.foreign.obs_packer import MisfitError, kind, obs_packer
 from operant.backends.foreign.state import restore, saved
 from operant.spaces.mask_leaf import KEY, MaskLeaf
-from operant.spaces.rows import Leaf, ObsLayout
+from operant.spaces.rows import ObsLayout
 
 MakeEnv = Callable[[], Any]
 """Makes a `gymnasium.Env`, or an environment of PettingZoo's."""
+_FLOATS = (float, np.float64)
+_FALSE = np.False_
 
 
 class Layouts(NamedTuple):
@@ -62,17 +65,21 @@ class EnvBlock:
         self._obs_rows = _rows(memory.obs, rows)
         self._final_rows = _rows(memory.final_obs, rows)
         self._reward: Any = memoryview(memory.reward)  # type: ignore[arg-type]
-        self._pack = _packer(layouts)
+        self._pack = obs_packer(layouts.observation, layouts.leaf)
         self._masks = _rows(memory.mask, rows) if layouts.mask_size else None
+        trees = layouts.observation.is_tree or layouts.action.is_tree
+        self._is_plain = not trees and self._masks is None and not layouts.agents
+        self._nan_check = NanCheck(layouts.observation, memory.obs[rows])
+        self._final_check = NanCheck(layouts.observation, memory.final_obs[rows])
         self.envs: list[Any] = []
         for index in range(first, end):
             try:
                 self.envs.append(self._made(make_env))
-            except Exception as error:
+            except BaseException as error:
                 self._fail(index, "could not be made", error)
         for index, env in enumerate(self.envs, first):
             self._check_spaces(index, env)
-        self._steps = [env.step for env in self.envs]
+        self._steps: list[Callable[[Any], Any]] = [env.step for env in self.envs]
 
     def _made(self, make_env: MakeEnv) -> Any:
         return make_env()
@@ -105,6 +112,7 @@ class EnvBlock:
             if seed is not None:
                 self._seeds[k] = seed
             self._begin(k, *self._reset_one(k, seed, options))
+            self._check_nan(k, k + 1)
 
     def _begin(self, k: int, obs: Any, info: Any) -> None:
         """Write what ``reset()`` gave."""
@@ -115,10 +123,11 @@ class EnvBlock:
     def _reset_one(self, k: int, seed: int | None = None, options: Any = None) -> tuple[Any, Any]:
         try:
             result = self.envs[k].reset(seed=seed, options=options)
-        except Exception as error:
+        except BaseException as error:
             self._fail(self.first + k, "raised in reset()", error)
-        if not (isinstance(result, tuple) and len(result) == 2):
-            self._fail(self.first + k, f"must return (obs, info) from reset(), got {_kind(result)}")
+        if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)):
+            got = f"(obs, {kind(result[1])})" if _is_pair(result) else kind(result)
+            self._fail(self.first + k, f"must return (obs, dict) from reset(), got {got}")
         return result
 
     def step_all(self) -> None:
@@ -126,9 +135,42 @@ class EnvBlock:
         memory = self._memory
         memory.terminated[self._span] = False
         memory.truncated[self._span] = False
-        step = self._step_one
-        for k in range(self.end - self.first):
-            step(k)
+        if self._is_plain:
+            self._step_plain()
+        else:
+            for k in range(self.end - self.first):
+                self._step_one(k)
+        self._check_nan(0, self.end - self.first, stepped=True)
+
+    def _step_plain(self) -> None:
+        """`_step_one` for all, for arrays as observations: what most steps give is written here,
+        everything else by `_take`."""
+        (leaf,) = self.layouts.observation.leaves
+        shape, dtype, rewards, array_type = leaf.shape, leaf.dtype, self._reward, np.ndarray
+        actions = self._memory.action[self.first : self.end]
+        # Numbers of the type that sample() gives, or rows of a copy: an environment may keep them.
+        taken = list(actions.copy() if actions.ndim > 1 else actions)
+        index, take = self.first - 1, self._take
+        for step, action, row in zip(self._steps, taken, self._obs_rows, strict=True):
+            index += 1
+            try:
+                obs, reward, terminated, truncated, info = step(action)
+            except BaseException as error:
+                self._refuse_step(index - self.first, action, error)
+            if (
+                type(obs) is array_type
+                and (obs.dtype is dtype or obs.dtype == dtype)
+                and obs.shape == shape
+                and type(reward) in _FLOATS
+                and reward - reward == 0.0
+                and (terminated is False or terminated is _FALSE)
+                and (truncated is False or truncated is _FALSE)
+                and type(info) is dict
+            ):
+                row[...] = obs
+                rewards[index] = reward
+            else:
+                take(index - self.first, action, obs, reward, terminated, truncated, info)
 
     def step_some(self, indices: Iterable[int]) -> None:
         """Step these environments of the batch."""
@@ -136,35 +178,84 @@ class EnvBlock:
         for index in indices:
             rows = slice(index * each, (index + 1) * each)
             self._memory.terminated[rows] = self._memory.truncated[rows] = False
-            self._step_one(index - self.first)
+            k = index - self.first
+            self._step_one(k)
+            self._check_nan(k, k + 1, stepped=True)
 
     def _step_one(self, k: int) -> None:
         action = self._read_action(self._action_rows[k])
         try:
             obs, reward, terminated, truncated, info = self._steps[k](action)
-        except Exception as error:
+        except BaseException as error:
             self._refuse_step(k, action, error)
-        try:
-            self._reward[self.first + k] = reward = float(reward)
-        except (TypeError, ValueError):
-            self._refuse_reward(k, reward, action)
-        if reward != reward:
-            self._refuse_reward(k, reward, action)
-        if terminated or truncated:
-            self._memory.terminated[self.first + k] = terminated
-            self._memory.truncated[self.first + k] = truncated
-            self._write_obs(k, obs, self._final_rows[k], action)
-            obs, info = self._reset_one(k)
+        self._take(k, action, obs, reward, terminated, truncated, info)
+
+    def _take(
+        self, k: int, action: Any, obs: Any, reward: Any, terminated: Any, truncated: Any, info: Any
+    ) -> None:
+        """Check what a step gave, and write it; an episode that ended begins again."""
+        self._write_reward(k, reward, action)
+        if type(info) is not dict and not isinstance(info, dict):
+            self._fail(self.first + k, f"gave {shown(info)} for info, not a dict", action=action)
+        if terminated is not False or truncated is not False:
+            terminated = self._flag(k, "terminated", terminated, action)
+            truncated = self._flag(k, "truncated", truncated, action)
+            if terminated or truncated:
+                self._memory.terminated[self.first + k] = terminated
+                self._memory.truncated[self.first + k] = truncated
+                self._write_final(k, obs, action)
+                obs, info = self._reset_one(k)
         self._write_obs(k, obs, self._obs_rows[k], action)
         if self._masks is not None:
             self._write_mask(k, obs, info)
+
+    def _write_reward(self, r: int, reward: Any, action: Any) -> None:
+        """Write the reward of row `r` of this block; an array of one number is one."""
+        if type(reward) is not float:
+            reward = self._number(r, reward, action)
+        if reward - reward != 0.0:  # NaN, for infinity too
+            text = "NaN" if reward != reward else str(reward)
+            self._fail_row(r, f"gave a reward that is {text}", action)
+        self._reward[self._span.start + r] = reward
+
+    def _number(self, r: int, reward: Any, action: Any) -> float:
+        """A reward that is no float, as one."""
+        try:
+            array = np.asarray(reward)
+            if array.dtype.kind in "biuf" and array.size == 1:
+                return float(array.item())
+        except Exception:  # what some other library makes of it
+            array = None
+        self._fail_row(r, f"gave the reward {shown(reward)}, which is no number", action)
+
+    def _flag(self, r: int, name: str, value: Any, action: Any) -> bool:
+        """A truth value that is none of Python's, as one."""
+        if isinstance(value, bool | np.bool_ | int | np.integer):
+            return bool(value)
+        if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "bi":
+            return bool(value.item())
+        self._fail_row(r, f"gave {shown(value)} for {name}, not True or False", action)
 
     def _write_obs(self, r: int, obs: Any, row: np.ndarray, action: Any = None) -> None:
         """Write an observation of row `r` of this block to `row`."""
         try:
             self._pack(obs, row)
-        except _MisfitError as misfit:
+        except MisfitError as misfit:
             self._fail_row(r, f"gave {misfit}", action)
+
+    def _write_final(self, r: int, obs: Any, action: Any) -> None:
+        """Write the last observation of an episode."""
+        self._write_obs(r, obs, self._final_rows[r], action)
+        if self._final_check.found(r, r + 1) is not None:
+            self._fail_row(r, f"gave {self._final_check.where(r)}", action)
+
+    def _check_nan(self, k: int, end: int, stepped: bool = False) -> None:
+        """Whether observations of environments `k` up to `end` of this block are NaN."""
+        each = self.layouts.rows_each
+        r = self._nan_check.found(k * each, end * each)
+        if r is not None:
+            action = self._read_action(self._action_rows[r]) if stepped else None
+            self._fail_row(r, f"gave {self._nan_check.where(r)}", action)
 
     def _write_mask(self, r: int, obs: Any, info: Any) -> None:
         assert self._masks is not None
@@ -178,24 +269,17 @@ class EnvBlock:
             self._fail_row(
                 r,
                 f"must give {size} truth values in {where} in every step, as in the first, got "
-                f"{found!r}",
+                f"{shown(found)}",
             )
         if not mask.any():
             self._fail_row(r, f"allows no action at all in {where}")
         self._masks[r][:] = mask
 
-    def _refuse_reward(self, r: int, reward: Any, action: Any) -> NoReturn:
-        """Say what was wrong about a reward that is no number, or NaN."""
-        what = "a reward that is NaN"
-        if not isinstance(reward, float):
-            what = f"the reward {reward!r}, which is no number"
-        self._fail_row(r, f"gave {what}", action)
-
     def _fail_row(self, r: int, what: str, action: Any = None) -> NoReturn:
         """`_fail` for what is wrong in row `r` of this block."""
         self._fail(self.first + r, what, action=action)
 
-    def _refuse_step(self, k: int, action: Any, error: Exception) -> NoReturn:
+    def _refuse_step(self, k: int, action: Any, error: BaseException) -> NoReturn:
         """Say what was wrong about a step that raised, or whose result is no tuple of five."""
         if error.__traceback__ is not None and error.__traceback__.tb_next is None:
             wanted = "(obs, reward, terminated, truncated, info)"
@@ -207,36 +291,38 @@ class EnvBlock:
         self._fail(self.first + k, "raised in step()", error, action)
 
     def _name(self, env: Any) -> str:
-        return type(env.unwrapped).__name__
+        return type(getattr(env, "unwrapped", env)).__name__
 
     def _fail(
         self,
         index: int,
         what: str,
-        error: Exception | None = None,
+        error: BaseException | None = None,
         action: Any = None,
         who: str = "",
     ) -> NoReturn:
+        if error is not None and is_ctrl_c(error):
+            raise error
         k = index - self.first
         name = f" ({self._name(self.envs[k])})" if k < len(self.envs) else ""
         message = f"{who}environment {index}{name} {what}"
         text = ""
         if error is not None:
-            message += f": {type(error).__name__}: {error}"
+            message += f": {in_words(error)}"
             kept = error.__traceback__.tb_next if error.__traceback__ else None
             text = "".join(traceback.format_exception(type(error), error, kept))
         facts = [] if self._seeds[k] is None else [f"seed {self._seeds[k]}"]
-        facts += [] if action is None else [f"action {action!r}"]
+        facts += [] if action is None else [f"action {shown(action)}"]
         if facts:
             message += f" ({', '.join(facts)})"
-        shown = None if action is None else repr(action)
-        raise ForeignEnvError(message, index, self._seeds[k], shown, text) from error
+        taken = None if action is None else shown(action)
+        raise ForeignEnvError(message, index, self._seeds[k], taken, text) from error
 
     def render(self, index: int) -> Any:
         """What ``render()`` of one environment gives."""
         try:
             return self.envs[index - self.first].render()
-        except Exception as error:
+        except BaseException as error:
             self._fail(index, "raised in render()", error)
 
     def states(self) -> list[bytes]:
@@ -245,7 +331,7 @@ class EnvBlock:
         for index, env in enumerate(self.envs, self.first):
             try:
                 found.append(saved(env))
-            except Exception as error:
+            except BaseException as error:
                 self._fail(index, "cannot be saved", error)
         return found
 
@@ -264,8 +350,9 @@ class EnvBlock:
         for env in envs:
             try:
                 env.close()
-            except Exception:
-                continue
+            except BaseException as error:
+                if is_ctrl_c(error):
+                    raise
 
 
 def _rows(array: np.ndarray, span: slice) -> list[np.ndarray]:
@@ -273,83 +360,8 @@ def _rows(array: np.ndarray, span: slice) -> list[np.ndarray]:
     return [array[index, ...] for index in range(span.start, span.stop)]
 
 
-class _MisfitError(Exception):
-    """An observation that its space does not have, in words."""
-
-
-def _packer(layouts: Layouts) -> Callable[[Any, np.ndarray], None]:
-    """A function that writes an observation to a row, or raises `_MisfitError`."""
-    pack = _packer_of(layouts.observation)
-    only = None if layouts.leaf is None else layouts.leaf.only
-    if only is None:  # a mask beside several others is no leaf of the layout, and so left out
-        return pack
-
-    def pack_entry(obs: Any, row: np.ndarray) -> None:
-        try:
-            entry = obs[only]
-        except (KeyError, IndexError, TypeError):
-            raise _MisfitError(
-                f"an observation without {only!r}, which is in its space: {_kind(obs)}"
-            ) from None
-        pack(entry, row)
-
-    return pack_entry
-
-
-def _packer_of(layout: ObsLayout) -> Callable[[Any, np.ndarray], None]:
-    if layout.is_tree:
-        return _tree_packer(layout)
-    (leaf,) = layout.leaves
-    shape, dtype = leaf.shape, leaf.dtype
-
-    def pack_array(obs: Any, row: np.ndarray) -> None:
-        if type(obs) is not np.ndarray or obs.shape != shape or obs.dtype != dtype:
-            obs = _checked(leaf, obs, "an observation")
-        row[...] = obs
-
-    return pack_array
-
-
-def _tree_packer(layout: ObsLayout) -> Callable[[Any, np.ndarray], None]:
-    def pack_tree(obs: Any, row: np.ndarray) -> None:
-        # A row is split anew for each observation: kept views would save little, the checks cost.
-        views = layout.views(row)
-        for leaf in layout.leaves:
-            try:
-                part = leaf.of(obs)
-            except (KeyError, IndexError, TypeError):
-                raise _MisfitError(
-                    f"an observation without {leaf.path!r}, which is in its space: {_kind(obs)}"
-                ) from None
-            views[leaf.path][...] = _checked(leaf, part, f"{leaf.path!r} of an observation")
-
-    return pack_tree
-
-
-def _checked(leaf: Leaf, value: Any, what: str) -> Any:
-    if isinstance(leaf.space, spaces.Discrete) and type(value) is int:
-        return value
-    try:
-        array = np.asarray(value)
-    except Exception:
-        raise _MisfitError(f"{what} that is no array: {_kind(value)}") from None
-    if array.shape != leaf.shape:
-        raise _MisfitError(f"{what} of shape {array.shape}; its space has shape {leaf.shape}")
-    if not np.can_cast(array.dtype, leaf.dtype, "same_kind"):
-        if isinstance(value, int | list | tuple) and array.dtype.kind in "iu":
-            kind = np.iinfo(leaf.dtype) if leaf.dtype.kind in "iu" else None
-            if kind and (array.size == 0 or kind.min <= array.min() <= array.max() <= kind.max):
-                return array  # Python's numbers, which have no dtype of their own
-        raise _MisfitError(f"{what} of dtype {array.dtype}; its space has {leaf.dtype}")
-    return array
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, tuple):
-        return f"a tuple of {len(value)}"
-    if isinstance(value, dict):
-        return f"a dict with {', '.join(map(repr, value)) or 'nothing'}"
-    return type(value).__name__
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2
 
 
 def blocks(num_envs: int, workers: int) -> list[range]:

@@ -15,6 +15,7 @@ from operant.backends.foreign.bell import AVAILABLE, SIZE, Bell
 
 _HEADER = struct.Struct("<cxxxI")
 STEP, STEP_SOME, RESET, STATES, SET_STATES, RENDER, END = b"s", b"a", b"r", b"g", b"t", b"v", b"q"
+PROBE, MAKE = b"p", b"m"
 DONE, FAILED = b"k", b"e"
 
 

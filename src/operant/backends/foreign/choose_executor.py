@@ -27,7 +27,7 @@ class Options:
     def __post_init__(self) -> None:
         for name, value, known in (
             ("on_worker_death", self.on_worker_death, ("raise", "restart")),
-            ("context", self.context, ("spawn",)),
+            ("context", self.context, ("spawn", "forkserver")),
         ):
             if value not in known:
                 words = " or ".join(map(repr, known))
@@ -56,9 +56,12 @@ def start(make_env: MakeEnv, num_envs: int, backend: str, options: Options) -> C
     if backend not in BACKENDS:
         names = ", ".join(map(repr, BACKENDS))
         raise ValueError(f"backend must be one of {names}, got {backend!r}")
-    found, step_s = probe(make_env, backend == "auto", options.mask_in_obs)
     cores = usable_cores()
     workers = min(options.workers or cores, num_envs)
+    if backend == "processes":  # one of them looks at an environment: it may hang, or end it
+        processes = _processes(make_env, None, num_envs, workers, options)
+        return Chosen(processes.probe, backend, f"{backend}: asked for", processes)
+    found, step_s = probe(make_env, backend == "auto", options.mask_in_obs)
     reason = f"{backend}: asked for"
     if backend == "auto":
         backend, reason = choose(step_s, num_envs, workers, cores)
@@ -72,9 +75,22 @@ def _executor(
     make_env: MakeEnv, found: Probe, num_envs: int, backend: str, workers: int, options: Options
 ) -> Executor:
     if backend == "processes":
-        restart = options.on_worker_death == "restart"
-        timeout_s = options.step_timeout_s
-        return Processes(make_env, found.layouts, num_envs, workers, restart, timeout_s)
+        return _processes(make_env, found, num_envs, workers, options)
     if backend == "threads":
         return Threads(make_env, found.layouts, num_envs, workers, options.step_timeout_s)
     return Serial(make_env, found.layouts, num_envs)
+
+
+def _processes(
+    make_env: MakeEnv, found: Probe | None, num_envs: int, workers: int, options: Options
+) -> Processes:
+    return Processes(
+        make_env,
+        found,
+        num_envs,
+        workers,
+        restart=options.on_worker_death == "restart",
+        timeout_s=options.step_timeout_s,
+        context=options.context,
+        mask_in_obs=options.mask_in_obs,
+    )

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Mapping
 from typing import Any
+
+_MOST_SHOWN = 100
 
 
 class ForeignEnvError(RuntimeError):
@@ -53,6 +57,34 @@ class WorkerDiedError(ForeignEnvError):
 
 class StepTimeoutError(ForeignEnvError):
     """Environments did not answer in time."""
+
+
+def is_ctrl_c(error: BaseException) -> bool:
+    """Whether an error that came out of an environment is the user's Ctrl-C, which only the main
+    thread of a process that listens to it receives; else the environment raised it."""
+    return (
+        isinstance(error, KeyboardInterrupt)
+        and threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+    )
+
+
+def in_words(error: BaseException) -> str:
+    """The type of an error and what it says, also of one that cannot be printed."""
+    try:
+        said = str(error)
+    except Exception as another:
+        said = f"(its text cannot be had: {type(another).__name__})"
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def shown(value: object) -> str:
+    """A value in a sentence: short, also one that cannot be printed."""
+    try:
+        text = repr(value)
+    except Exception:
+        text = f"a {type(value).__name__} that cannot be printed"
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
 def some_envs(indices: range | list[int]) -> str:

@@ -22,6 +22,10 @@ class PartSteps:
         self._executor = executor
         self._begun: set[int] = set()
 
+    def __len__(self) -> int:
+        """How many are under way."""
+        return len(self._begun)
+
     def begin(self, indices: Sequence[int]) -> None:
         """Begin to step environments, none of which is under way."""
         self._begun.update(indices)
@@ -34,7 +38,7 @@ class PartSteps:
             ForeignEnvError: an environment failed, one of the others perhaps.
         """
         while not self._begun.isdisjoint(indices):
-            self._some_arrive()
+            self.wait_for_some()
 
     def wait_for_all(self) -> None:
         """Let all arrive that were begun by a call that did not come to its end; what they raise is
@@ -46,18 +50,25 @@ class PartSteps:
         while self._begun:
             left = len(self._begun)
             try:
-                self._some_arrive()
+                self.wait_for_some()
             except ForeignEnvError:
                 if len(self._begun) == left:
                     raise
 
-    def _some_arrive(self) -> None:
+    def wait_for_some(self) -> list[int]:
+        """Wait until one or more are done, and give those that were not given yet.
+
+        Raises:
+            ForeignEnvError: an environment failed.
+        """
         try:
-            self._begun.difference_update(self._executor.ready())
+            done = self._executor.ready()
         except ForeignEnvError as error:
             if error.env_index is not None and not isinstance(error, WorkerDiedError):
                 self._begun.discard(error.env_index)
             raise
+        self._begun.difference_update(done)
+        return done
 
 
 def halves(num_envs: int, workers: int) -> tuple[np.ndarray, np.ndarray]:

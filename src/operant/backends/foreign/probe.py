@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,13 +13,14 @@ import numpy as np
 from gymnasium.wrappers import TimeLimit
 
 from operant.backends.foreign.block import Layouts, MakeEnv
-from operant.backends.foreign.errors import ForeignEnvError
+from operant.backends.foreign.errors import ForeignEnvError, in_words, is_ctrl_c
 from operant.backends.foreign.pettingzoo import (
     as_parallel,
     is_pettingzoo,
     max_cycles,
     shared_spaces,
 )
+from operant.backends.foreign.random_actions import RandomActions
 from operant.backends.foreign.state import why_not_saved
 from operant.spaces.mask_leaf import KEY, mask_entries, mask_leaf
 from operant.spaces.rows import ObsLayout
@@ -64,7 +67,7 @@ def probe(make_env: MakeEnv, measure: bool, mask_in_obs: bool = False) -> tuple[
             f"make_env must be a function that makes an environment, got {make_env!r}; to pass an "
             "environment `env`, write lambda: MyEnv(...)"
         )
-    env = make_env()
+    env = _called("could not be made", make_env)
     several = is_pettingzoo(env)
     if not several and not isinstance(env, gymnasium.Env):
         raise TypeError(
@@ -75,10 +78,32 @@ def probe(make_env: MakeEnv, measure: bool, mask_in_obs: bool = False) -> tuple[
     try:
         if several:
             env = as_parallel(env)
-            return _found_agents(env, mask_in_obs), _agents_step_seconds(env) if measure else 0.0
-        return _found(env, mask_in_obs), _step_seconds(env) if measure else 0.0
+            found, told = _found_agents(env, mask_in_obs)
+        else:
+            found, told = _found(env, mask_in_obs)
+        if not measure:
+            return found, 0.0
+        measured = _agents_step_seconds if several else step_seconds
+        return found, _called("raised in step()", lambda: measured(env, *told))
     finally:
-        env.close()
+        _called("raised in close()", env.close)
+
+
+def _called(what: str, call: Callable[[], Any]) -> Any:
+    """What a call of the first environment gives.
+
+    Raises:
+        ForeignEnvError: it raised.
+    """
+    try:
+        return call()
+    except BaseException as error:
+        if is_ctrl_c(error) or isinstance(error, ForeignEnvError):
+            raise
+        kept = error.__traceback__.tb_next if error.__traceback__ else None
+        text = "".join(traceback.format_exception(type(error), error, kept))
+        message = f"environment 0 {what}: {in_words(error)}"
+        raise ForeignEnvError(message, 0, traceback=text) from error
 
 
 def _layouts(
@@ -106,11 +131,20 @@ def _layouts(
     return Layouts(seen, acts, mask_size, leaf, agents)
 
 
-def _found_agents(env: Any, mask_in_obs: bool) -> Probe:
-    agents, observation, action = shared_spaces(env)
-    _, infos = env.reset(seed=0)
-    info = next(iter(infos.values()), None) if isinstance(infos, dict) else None
-    return Probe(
+def _told_first(env: Any) -> tuple[Any, Any]:
+    """The info and the observation of the first reset; of one that gives something else None."""
+    result = _called("raised in reset()", lambda: env.reset(seed=0))
+    return result[::-1] if isinstance(result, tuple) and len(result) == 2 else (None, None)
+
+
+def _found_agents(env: Any, mask_in_obs: bool) -> tuple[Probe, tuple[Any, Any]]:
+    """`_found` of a parallel environment."""
+    agents, observation, action = _called("has spaces that raise", lambda: shared_spaces(env))
+    told = infos, seen = _told_first(env)
+    if not (isinstance(infos, dict) and isinstance(seen, dict)):
+        raise ForeignEnvError(f"{env} must return two dicts of agents from reset(), obs and infos")
+    info = next(iter(infos.values()), None)
+    found = Probe(
         str(env),
         _layouts(str(env), observation, action, info, mask_in_obs, agents),
         max_cycles(env),
@@ -120,17 +154,19 @@ def _found_agents(env: Any, mask_in_obs: bool) -> Probe:
         why_not_saved(env),
         None,
     )
+    return found, told
 
 
-def _found(env: gymnasium.Env[Any, Any], mask_in_obs: bool) -> Probe:
+def _found(env: gymnasium.Env[Any, Any], mask_in_obs: bool) -> tuple[Probe, tuple[Any, Any]]:
+    """What it is, and the info and observation of its first reset."""
     name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
     for what in ("observation_space", "action_space"):
         if not isinstance(getattr(env, what, None), gymnasium.Space):
             raise ForeignEnvError(f"{name} has no {what}; set it in __init__")
     ObsLayout.of(env.observation_space)  # before a reset() that might not fit it either
-    _, info = env.reset(seed=0)
+    told = info, _ = _told_first(env)
     spec = env.spec
-    return Probe(
+    found = Probe(
         name,
         _layouts(name, env.observation_space, env.action_space, info, mask_in_obs),
         time_limit(env),
@@ -140,6 +176,7 @@ def _found(env: gymnasium.Env[Any, Any], mask_in_obs: bool) -> Probe:
         why_not_saved(env),
         spec,
     )
+    return found, told
 
 
 def time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
@@ -152,41 +189,64 @@ def time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
     return env.spec.max_episode_steps if env.spec is not None else None
 
 
-def _step_seconds(env: gymnasium.Env[Any, Any]) -> float:
-    """How long a step takes, resets in proportion; after one that may load and compile things."""
-    env.action_space.seed(0)
-    actions = [env.action_space.sample() for _ in range(_MOST_STEPS)]
-    result: Any = env.step(actions[0])
-    if not (isinstance(result, tuple) and len(result) == 5):
-        raise ForeignEnvError(
-            f"{type(env.unwrapped).__name__}.step() must return (obs, reward, terminated, "
-            f"truncated, info), got {type(result).__name__}"
-            + (f" of {len(result)}" if isinstance(result, tuple) else "")
-        )
-    count, began = 0, time.perf_counter()
-    for action in actions:
+def step_seconds(env: gymnasium.Env[Any, Any], info: Any = None, obs: Any = None) -> float:
+    """How long a step takes, resets in proportion; after one that may load and compile things.
+
+    Args:
+        env: was reset.
+        info, obs: what that gave, for its action mask.
+
+    Raises:
+        ForeignEnvError: a result that is no tuple of five.
+    """
+    next_action = RandomActions(env.action_space, 0)
+    result = _five(env, env.step(next_action(info, obs)))
+    count, passed = 0, 0.0
+    while count < _MOST_STEPS and passed < _MOST_S:
+        obs, info = result[0], result[4]
+        before = time.perf_counter()
         if result[2] or result[3]:
-            env.reset()
+            obs, info = env.reset()
+        reset = time.perf_counter()
+        action = next_action(info, obs)
+        stepping = time.perf_counter()
         result = env.step(action)
+        passed += time.perf_counter() - stepping + reset - before
         count += 1
-        if time.perf_counter() - began > _MOST_S:
-            break
-    return (time.perf_counter() - began) / count
+    return passed / count
 
 
-def _agents_step_seconds(env: Any) -> float:
-    """`_step_seconds` of all agents of a parallel environment."""
-    for agent in env.possible_agents:
-        env.action_space(agent).seed(0)
-    count, began = -1, time.perf_counter()  # the first may load and compile things
-    while count < 1 or (count < _MOST_STEPS and time.perf_counter() - began < _MOST_S):
-        env.step({agent: env.action_space(agent).sample() for agent in env.agents})
+def _five(env: Any, result: Any) -> tuple[Any, ...]:
+    """What a step gave.
+
+    Raises:
+        ForeignEnvError: it is no tuple of five.
+    """
+    if isinstance(result, tuple) and len(result) == 5:
+        return result
+    raise ForeignEnvError(
+        f"{type(env.unwrapped).__name__}.step() must return (obs, reward, terminated, truncated, "
+        f"info), got {type(result).__name__}"
+        + (f" of {len(result)}" if isinstance(result, tuple) else "")
+    )
+
+
+def _agents_step_seconds(env: Any, infos: Any, obs: Any) -> float:
+    """`step_seconds` of all agents of a parallel environment."""
+    next_action = {
+        agent: RandomActions(env.action_space(agent), seed)
+        for seed, agent in enumerate(env.possible_agents)
+    }
+    count, passed = -1, 0.0  # the first may load and compile things
+    while count < 1 or (count < _MOST_STEPS and passed < _MOST_S):
+        actions = {agent: next_action[agent](infos.get(agent), obs[agent]) for agent in env.agents}
+        before = time.perf_counter()
+        obs, _, _, _, infos = _five(env, env.step(actions))
         if not env.agents:
-            env.reset()
+            obs, infos = env.reset()
+        passed = 0.0 if count < 0 else passed + time.perf_counter() - before
         count += 1
-        if count == 0:
-            began = time.perf_counter()
-    return (time.perf_counter() - began) / count
+    return passed / count
 
 
 def choose(step_s: float, num_envs: int, workers: int, cores: int) -> tuple[str, str]:

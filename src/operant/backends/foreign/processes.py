@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import cloudpickle  # type: ignore[import-untyped]
 
 from operant.backends.foreign import channel as c
-from operant.backends.foreign.block import Layouts, MakeEnv, blocks
+from operant.backends.foreign.block import MakeEnv, blocks
 from operant.backends.foreign.errors import (
     ForeignEnvError,
     StepTimeoutError,
@@ -26,10 +26,12 @@ from operant.backends.foreign.errors import (
     some_envs,
 )
 from operant.backends.foreign.executor import SeedPairs
+from operant.backends.foreign.fork_server import ForkServer
+from operant.backends.foreign.launch import Launcher, Spawn
 from operant.backends.foreign.memory import Memory, shared_file
 from operant.backends.foreign.module_files import module_files
+from operant.backends.foreign.probe import Probe
 from operant.backends.foreign.seeds import env_seed
-from operant.toolchain.child import python_command, python_environment
 from operant.toolchain.machine import usable_cores
 
 _START_S = 120.0
@@ -42,7 +44,7 @@ class _Worker:
     """A process and the environments in it."""
 
     def __init__(
-        self, number: int, workers: int, envs: range, files: tuple[int, int], setup: bytes
+        self, launcher: Launcher, number: int, workers: int, envs: range, files: tuple[int, int]
     ) -> None:
         self.envs = envs
         self.stepping: list[int] = []
@@ -53,32 +55,29 @@ class _Worker:
         # side needs to finish.
         spins = _SPINS if usable_cores() > workers else 0
         heard, rung = c.worker_bells(files[1], number, spins, new=True) or (None, None)
-        fds = (theirs.fileno(), *files, alive_read)
-        module = "operant.backends.foreign.worker"
         try:
-            self.process = subprocess.Popen(
-                python_command("-m", module, str(number), str(spins), *map(str, fds)),
-                env=python_environment(),
-                pass_fds=fds,
-                stdin=subprocess.DEVNULL,
-            )
+            self.process = launcher.start((number, spins), (theirs.fileno(), *files, alive_read))
+        except BaseException:
+            ours.close()
+            os.close(self._alive)
+            raise
         finally:
             theirs.close()
             os.close(alive_read)
         bells = None if heard is None or rung is None else (rung, heard)
         self.channel = c.Channel(ours, bells, lambda: self.process.poll() is not None)
         self.channel.limit(_START_S)
-        modules = json.dumps([sys.path, module_files()])
-        self.channel.send(b"m", modules.encode() + b"\n" + setup)
 
     def end(self, seconds: float) -> None:
-        """End it: if it takes longer than this, by force."""
+        """End it: if it takes longer than this, by force. Processes that its environments have
+        started end with it."""
         self.channel.socket.close()
-        try:
+        with suppress(subprocess.TimeoutExpired):
             self.process.wait(max(seconds, 0))
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.kill()
+        self.process.wait()
         if self._alive >= 0:
             os.close(self._alive)
             self._alive = -1
@@ -105,47 +104,69 @@ class Processes:
     def __init__(
         self,
         make_env: MakeEnv,
-        layouts: Layouts,
+        found: Probe | None,
         num_envs: int,
         workers: int,
         restart: bool = False,
         timeout_s: float = 60.0,
+        context: str = "spawn",
+        mask_in_obs: bool = False,
     ) -> None:
         if why := why_not_sent(make_env):
             raise TypeError(
                 f'{why}; make what it holds inside, or use backend="threads" or "serial"'
             )
         self.workers, self._restart, self._timeout_s = workers, restart, timeout_s
-        self._setup = (make_env, layouts, num_envs)
-        self._rows_each, self._agents = layouts.rows_each, layouts.agents
+        modules = json.dumps([sys.path, module_files()])
+        self._make_env = modules.encode() + b"\n" + cloudpickle.dumps(make_env)
+        self._num_envs = num_envs
         self._acting: Any = True
         """Rows that the last step is for, of environments with several agents."""
-        self._sent: list[tuple[_Worker, bytes]] = []
+        self._sent: list[_Worker] = []
+        """Asked for something, and not answered yet."""
         self._seeds: dict[int, int] = {}
         self._lives = 0
         self._closed = ""
         self._workers: list[_Worker] = []
         self._shared, self._bells = shared_file(), shared_file()
-        self.memory = Memory.allocate(
-            layouts.observation,
-            layouts.action,
-            num_envs * layouts.rows_each,
-            layouts.mask_size,
-            self._shared,
-        )
+        self._launcher: Launcher = ForkServer() if context == "forkserver" else Spawn()
         try:
             for envs in blocks(num_envs, workers):
                 self._workers.append(self._started(len(self._workers), envs))
+            self.probe = found or self._probed(self._workers[0], mask_in_obs)
+            observation, action, mask_size, *_ = self._layouts = self.probe.layouts
+            rows = num_envs * self._layouts.rows_each
+            self.memory = Memory.allocate(observation, action, rows, mask_size, self._shared)
             for worker in self._workers:
-                self._answer(worker, "was made")
+                self._make(worker)
+            for worker in self._workers:
+                self._answer(worker, "was made", _START_S)
                 worker.channel.limit(timeout_s)
         except BaseException:
-            self.close()
+            self.close(at_once=True)
             raise
 
     def _started(self, number: int, envs: range) -> _Worker:
-        setup = cloudpickle.dumps((*self._setup, envs.start, envs.stop))
-        return _Worker(number, self.workers, envs, (self._shared, self._bells), setup)
+        worker = _Worker(self._launcher, number, self.workers, envs, (self._shared, self._bells))
+        with suppress(c.GoneError):  # its answer will say so
+            worker.channel.tell(c.MAKE, self._make_env)
+        return worker
+
+    def _probed(self, worker: _Worker, mask_in_obs: bool) -> Probe:
+        """What an environment is, as a worker sees it."""
+        with suppress(c.GoneError):
+            worker.channel.send(c.PROBE, json.dumps(mask_in_obs).encode())
+        found: Probe | Exception = pickle.loads(self._answer(worker, "was made", _START_S))
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def _make(self, worker: _Worker) -> None:
+        """Have a worker make its environments; it answers."""
+        envs = worker.envs
+        setup = cloudpickle.dumps((self._layouts, self._num_envs, envs.start, envs.stop))
+        with suppress(c.GoneError):
+            worker.channel.send(c.MAKE, setup)
 
     def _died(self, worker: _Worker, doing: str) -> WorkerDiedError:
         return WorkerDiedError(
@@ -153,13 +174,13 @@ class Processes:
             worker.envs[0],
         )
 
-    def _give_up(self, envs: range | list[int], doing: str) -> NoReturn:
+    def _give_up(self, envs: range | list[int], doing: str, limit_s: float) -> NoReturn:
         """Close the batch because environments hang."""
         self.close(at_once=True)
         self._closed = f"{some_envs(envs)} did not answer in time"
         raise StepTimeoutError(
-            f"{some_envs(envs)} did not answer within {self._timeout_s:g} s while it "
-            f"{doing}; the batch is closed. If a step may take that long, raise step_timeout_s",
+            f"{some_envs(envs)} did not answer within {limit_s:g} s while it {doing}; the batch is "
+            "closed. If a step may take that long, raise step_timeout_s",
             envs[0],
         )
 
@@ -167,13 +188,13 @@ class Processes:
         if self._closed:
             raise ForeignEnvError(f"this batch is closed: {self._closed}; make a new one")
 
-    def _answer(self, worker: _Worker, doing: str) -> bytes:
+    def _answer(self, worker: _Worker, doing: str, limit_s: float | None = None) -> bytes:
         try:
             letter, payload = worker.channel.receive()
         except c.GoneError:
             raise self._died(worker, doing) from None
         except TimeoutError:
-            self._give_up(worker.envs, doing)
+            self._give_up(worker.envs, doing, limit_s or self._timeout_s)
         if letter == c.FAILED:
             raise ForeignEnvError.of(json.loads(payload))
         return payload
@@ -182,14 +203,13 @@ class Processes:
         """Ask every worker for something; their answers, or the first error when all are in."""
         self._check_open()
         while self._sent:  # of a call that was interrupted, by Ctrl-C for example
-            worker, _ = self._sent.pop()
-            self._answer(worker, "finished an interrupted call")
+            self._answer(self._sent.pop(), "finished an interrupted call")
         found: list[bytes] = []
         failure: ForeignEnvError | None = None
         for k, worker in enumerate(self._workers):
             with suppress(c.GoneError):  # its answer will say so
                 worker.channel.send(letter, b"" if payloads is None else payloads[k])
-            self._sent.append((worker, letter))
+            self._sent.append(worker)
         for k, worker in enumerate(self._workers):
             try:
                 found.append(self._answer(worker, doing))
@@ -204,7 +224,7 @@ class Processes:
                 raise
             except ForeignEnvError as error:
                 failure = failure or error
-            self._sent = [(other, what) for other, what in self._sent if other is not worker]
+            self._sent.remove(worker)
         if failure is not None:
             raise failure
         return found
@@ -212,7 +232,8 @@ class Processes:
     def _start_again(self, k: int, cut: bool) -> None:
         """A new process for the environments of one that died; their episodes are truncated."""
         envs = self._workers[k].envs
-        rows = slice(envs.start * self._rows_each, envs.stop * self._rows_each)
+        each = self._layouts.rows_each
+        rows = slice(envs.start * each, envs.stop * each)
         if cut:
             memory = self.memory
             memory.final_obs[rows] = memory.obs[rows]
@@ -221,7 +242,8 @@ class Processes:
             memory.truncated[rows] = True if self._acting is True else self._acting[rows]
         self._workers[k].end(0)
         worker = self._workers[k] = self._started(k, envs)
-        self._answer(worker, "was made again")
+        self._make(worker)
+        self._answer(worker, "was made again", _START_S)
         worker.channel.limit(self._timeout_s)
         self._lives += 1
         seeds = [(i, env_seed(self._seeds.get(i, 0), i, self._lives)) for i in envs]
@@ -230,7 +252,7 @@ class Processes:
 
     def step(self) -> None:
         """See `Executor`."""
-        if self._agents:
+        if self._layouts.agents:
             self._acting = self.memory.live.copy()
         self._all(c.STEP, None, "stepped")
 
@@ -262,7 +284,8 @@ class Processes:
     def render(self, index: int) -> Any:
         """See `Executor`."""
         worker = next(worker for worker in self._workers if index in worker.envs)
-        worker.channel.send(c.RENDER, str(index).encode())
+        with suppress(c.GoneError):  # the answer will say so
+            worker.channel.send(c.RENDER, str(index).encode())
         return pickle.loads(self._answer(worker, "was drawn"))
 
     def submit(self, indices: Sequence[int]) -> None:
@@ -285,7 +308,7 @@ class Processes:
         found: list[int] = []
         if not answering:
             waiting = sorted(index for worker in self._workers for index in worker.stepping)
-            self._give_up(waiting, "stepped")
+            self._give_up(waiting, "stepped", self._timeout_s)
         for end in answering:
             found += self._told(busy[end])
         return found
@@ -321,6 +344,7 @@ class Processes:
             os.close(self._shared)
             os.close(self._bells)
             self._shared = -1
+            self._launcher.close()
 
 
 def why_not_sent(make_env: MakeEnv) -> str | None:

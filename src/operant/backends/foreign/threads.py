@@ -19,7 +19,7 @@ _Job = Callable[[], Any]
 class _Failure:
     """What a job raised."""
 
-    def __init__(self, error: Exception, index: int) -> None:
+    def __init__(self, error: BaseException, index: int) -> None:
         self.error, self.index = error, index
 
 
@@ -163,6 +163,6 @@ def _work(jobs: Any, done: Any) -> None:
         k, job = next_job
         try:
             result = job()
-        except Exception as error:
+        except BaseException as error:  # Ctrl-C is not for threads: the environment raised it
             result = _Failure(error, k)
         done.put((k, result))

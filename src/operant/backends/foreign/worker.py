@@ -12,33 +12,42 @@ import socket
 import sys
 import threading
 import traceback
+from dataclasses import replace
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 
 from operant.backends.foreign import channel as c
 from operant.backends.foreign.agent_block import env_block
-from operant.backends.foreign.block import EnvBlock
-from operant.backends.foreign.errors import ForeignEnvError
+from operant.backends.foreign.block import EnvBlock, MakeEnv
+from operant.backends.foreign.errors import ForeignEnvError, in_words
 from operant.backends.foreign.memory import Memory
 from operant.backends.foreign.module_files import FilesFinder
+from operant.backends.foreign.probe import probe
 
 
 def main(number: int, spins: int, control: int, shared: int, bells: int, parent: int) -> None:
     """Do what comes over the channel until it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the batch's process to answer
-    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+    threading.Thread(target=end_with, args=(parent,), daemon=True).start()
     channel = c.Channel(socket.socket(fileno=control), c.worker_bells(bells, number, spins))
     block: EnvBlock | None = None
     try:
-        _, setup = channel.receive()
-        modules, _, setup = setup.partition(b"\n")
+        _, setup = channel.receive_told()
+        modules, _, pickled = setup.partition(b"\n")
         sys.path[:], files = json.loads(modules)  # as there: what made the environments is there
         sys.meta_path.append(FilesFinder(files))
-        block = _answered(channel, lambda: _made(setup, shared))
-        while block is not None:
+        while True:
             letter, payload = channel.receive()
-            if letter == c.STEP:
+            if letter == c.PROBE:
+                _answered(channel, lambda: _probed(pickled, payload))  # noqa: B023
+            elif letter == c.MAKE:
+                block = _answered(channel, lambda: _made(pickled, payload, shared))  # noqa: B023
+                if block is None:
+                    break
+            elif block is None:
+                break
+            elif letter == c.STEP:
                 _answered(channel, block.step_all)
             elif letter == c.STEP_SOME:
                 _step_some(channel, block, json.loads(payload))
@@ -53,6 +62,28 @@ def main(number: int, spins: int, control: int, shared: int, bells: int, parent:
             block.close()
 
 
+def _loaded(pickled: bytes) -> MakeEnv:
+    try:
+        return cloudpickle.loads(pickled)  # type: ignore[no-any-return]
+    except BaseException as error:
+        raise ForeignEnvError(
+            f"make_env cannot be loaded in a worker process: {in_words(error)}",
+            traceback=traceback.format_exc(),
+        ) from None
+
+
+def _probed(pickled: bytes, mask_in_obs: bytes) -> bytes:
+    """What an environment is, or why it is none: a `Probe` or a TypeError or ValueError."""
+    try:
+        found: Any = probe(_loaded(pickled), False, json.loads(mask_in_obs))[0]
+    except (TypeError, ValueError) as error:
+        found = type(error)(str(error))
+    try:
+        return cloudpickle.dumps(found)  # type: ignore[no-any-return]
+    except Exception:  # something in its registration; it is for information only
+        return cloudpickle.dumps(replace(found, spec=None))  # type: ignore[no-any-return]
+
+
 def _step_some(channel: c.Channel, block: EnvBlock, indices: list[int]) -> None:
     """Step these, and tell of each when it is done."""
     for index in indices:
@@ -64,17 +95,19 @@ def _step_some(channel: c.Channel, block: EnvBlock, indices: list[int]) -> None:
             channel.tell(c.DONE, json.dumps(index).encode())
 
 
-def _watch(parent: int) -> None:
-    """End with the batch's process, in the middle of a step too."""
+def end_with(parent: int) -> None:
+    """End with the batch's process, in the middle of a step too, and with what was started here."""
     os.read(parent, 1)
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
     os._exit(1)
 
 
-def _made(setup: bytes, shared: int) -> EnvBlock:
-    make_env, layouts, num_envs, first, end = cloudpickle.loads(setup)
+def _made(pickled: bytes, setup: bytes, shared: int) -> EnvBlock:
+    layouts, num_envs, first, end = cloudpickle.loads(setup)
     rows = num_envs * layouts.rows_each
     memory = Memory.allocate(layouts.observation, layouts.action, rows, layouts.mask_size, shared)
-    return env_block(make_env, layouts, memory, first, end)
+    return env_block(_loaded(pickled), layouts, memory, first, end)
 
 
 def _answered(channel: c.Channel, work: Any) -> Any:
@@ -86,8 +119,8 @@ def _answered(channel: c.Channel, work: Any) -> Any:
         return None
     except c.GoneError:
         raise
-    except Exception as error:
-        facts = {"message": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
+    except BaseException as error:
+        facts = {"message": in_words(error), "traceback": traceback.format_exc()}
         channel.send(c.FAILED, json.dumps(facts).encode())
         return None
     channel.send(c.DONE, result if isinstance(result, bytes) else b"")
