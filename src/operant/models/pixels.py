@@ -5,11 +5,12 @@ two (one channel), or four (a stack of frames ``[frames, height, width, channels
 become channels), and no side below 3. Unless told otherwise (``image="auto"``),
 
 - a bool Box, or one of bytes 0 and 1, that is image-shaped is a stack of planes, and
-- one of uint8 with sides of 10 and more is a picture: both go through a CNN;
-- one of uint8 whose values stay below 32, or with three dimensions and a side below 10, is a grid
-  of codes: MiniGrid's 7 x 7 x 3 holds numbers of objects, colours and states, of which 5 is not
-  more than 4, so they are looked up in a table (`operant.models.GridEncoder`);
-- everything else, floats too, is plain numbers.
+- one of uint8 with sides of 10 and more is a picture: both go through a CNN; if its values stay
+  below 32 it is a grid of codes, of which 5 is not more than 4, so that they are looked up in a
+  table (`operant.models.GridEncoder`);
+- everything else, floats too, is plain numbers, to be normalised. So is MiniGrid's 7 x 7 x 3,
+  although it holds codes: in 49,152 steps of DoorKey-5x5 two seeds reached returns of 0.95 and
+  0.77 with numbers, 0.86 and 0.19 with the table, in twice the CPU time.
 """
 
 from __future__ import annotations
@@ -102,10 +103,10 @@ def image_encoding(
         return image
     largest = int(np.max(space.high))
     if largest > 1:
+        if side < _PICTURE_SIDE:
+            return None
         if largest < _MOST_CODES:
             return "grid"
-        if side < _PICTURE_SIDE:
-            return "grid" if len(space.shape) == 3 else None
     return "nature" if side >= NATURE_SIDE else "small"
 
 
