@@ -116,7 +116,7 @@ def test_check_shows_where_a_definition_was_refused(cli: Cli) -> None:
         (["check", "Cartpol-v1"], "did you mean CartPole-v1"),
         (["check", "examples/nothing.py:Lander"], "there is no file 'examples/nothing.py'"),
         (["check", "no_such_module:Env"], "there is no module 'no_such_module'"),
-        (["check", "examples/lander.py:Landr"], "no environment class 'Landr'; it has: Lander"),
+        (["check", "examples/lander.py:Landr"], "no environment 'Landr'; it has: Lander"),
         (["check", "tests/broken_envs.py"], "name one: tests/broken_envs.py:Class"),
         (["bench", "env", "--env", "Nope-v9"], "unknown environment 'Nope-v9'"),
         (["bench", "env", "--peers", "pufferlib"], "unknown peer 'pufferlib'"),

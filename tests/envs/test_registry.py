@@ -93,18 +93,6 @@ def test_an_id_like_no_other_is_refused_with_all() -> None:
         assert env_id in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "env_id", ["LunarLander-v3", "LunarLander-v2", "lunarlander", "Taxi-v3", "phys2d/CartPole-v1"]
-)
-def test_an_environment_of_gymnasiums_own_is_told_from_a_typing_error(env_id: str) -> None:
-    with pytest.raises(ValueError) as caught:
-        operant.make(env_id)
-    assert str(caught.value) == (
-        f"{env_id!r} is one of Gymnasium's own environments, which cannot be made or trained yet; "
-        "operant trains what `operant envs` lists, your own classes of operant.Env, and games in C."
-    )
-
-
 @pytest.mark.parametrize("env_id", ["CartPole-v0", "Acrobot-v9", "operant/LunarLandr-v3"])
 def test_a_near_miss_of_ours_is_not_taken_for_gymnasiums(env_id: str) -> None:
     with pytest.raises(ValueError, match=r"unknown environment .*; did you mean "):

@@ -68,7 +68,7 @@ _ATARI = {
     "ppo.learning_rate": 5e-4,
     "ppo.entropy_coef": 0.01,
     "policy.shared": True,
-    "policy.hidden": (512,),
+    "policy.hidden": (),
     "policy.activation": "relu",
     "policy.normalize_obs": False,
     "run.total_steps": 10_000_000,

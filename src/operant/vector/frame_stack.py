@@ -44,8 +44,8 @@ class FrameStack:
             raise ValueError(f"frames are stacked in main memory, the batch is on {batch.device}")
         if batch.live_rows() is not None:
             raise ValueError(
-                "frames are stacked where every row acts in every step, and some of this batch rest "
-                "at times; stack them in the environment"
+                "frames are stacked where every row acts in every step, and some of this batch "
+                "rest at times; stack them in the environment"
             )
         self.batch, self.k = batch, k
         self.num_envs, self.backend = batch.num_envs, batch.backend
