@@ -66,6 +66,8 @@ LINES = (
     Line("operant train examples/snake.py:Snake", 15, -0.9, "62"),
     Line("operant train ./libsnake.so --total-steps 5e5", 10, -0.9, "70", "examples/native"),
     Line("python train.py", 10, -0.9, "70", "examples/native"),
+    Line("operant train LunarLander-v3", 200, -180, "~ 280"),
+    Line("operant train examples/gymnasium_env.py:Thermostat", -8, -56, "unknown; a rule -6.4"),
     Line("operant train Prospector-v0", 45, -0.2, "unknown; a careful captain 36.9"),
 )
 

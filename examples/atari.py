@@ -1,8 +1,7 @@
 """Train on Atari's Pong from pixels: `pip install ".[atari]"` first.
 
-The same as `operant train ALE/Pong-v5`, whose shipped configuration has the usual preprocessing:
-four grey frames of 84 x 84 at once, every fourth frame, rewards clipped to -1 .. 1. Ten million steps
-take hours on a laptop; with a GPU the policy runs there.
+Its shipped configuration has the usual preprocessing: four grey frames of 84 x 84 at once, every
+fourth frame, rewards clipped to -1 .. 1. Ten million steps take hours on a laptop.
 """
 
 import sys

@@ -127,7 +127,7 @@ def test_dict_observations_and_actions_are_learned(tmp_path: Path) -> None:
     many = ppo.predict({key: np.stack([leaf] * 3) for key, leaf in obs.items()})
     assert many["arm"][0].shape == (3, 2)
     assert many["button"].shape == (3,)
-    with pytest.warns(UserWarning, match="saved without its environments"):
+    with pytest.warns(UserWarning, match="when this is resumed, the environments begin new"):
         saved = ppo.save(tmp_path)
     again = PPO.load(saved, env=ForeignBatch(Controls, 32, backend="serial"))
     for name, tensor in again.policy.state_dict().items():
@@ -156,7 +156,7 @@ def test_networks_with_convolutions_take_smaller_slices() -> None:
     [
         (Bright, "auto", "not what SmallCNN makes of observations"),
         (Bright, "impala", "not what ImpalaCNN makes of observations"),
-        (Controls, "auto", "it knows the networks of operant.models, not JointActorCritic"),
+        (Controls, "auto", "it knows observations of one array, not Dict and Tuple"),
     ],
 )
 def test_the_fused_engine_says_why_not(env: Any, image: str, text: str) -> None:

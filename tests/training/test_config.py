@@ -150,6 +150,7 @@ WRONG = {
     "float": [True, "0.1", None, [0.1], {}, math.nan, math.inf, -math.inf, 10**400, 1j],
     "bool": [0, 1, "true", None, 1.0],
     "str": [0, True, None, ["a"], b"a", "\ud800"],
+    "tuple[str, ...]": ["abc", 1, None, [1], ["a", 2], {"a": "b"}, ["\ud800"]],
     "tuple[int, ...]": [3, "64", None, {"a": 1}, [1.5], [True], ["8"], [[8]], [math.nan]],
     "Mapping[str, Any]": [
         3,
@@ -247,6 +248,7 @@ def test_limits_are_where_they_should_be() -> None:
     numbers = {name for name, kind in KINDS.items() if kind in ("int", "float", "tuple[int, ...]")}
     assert numbers == set(limited("least")) | set(limited("above"))
     assert set(limited("most")) == {
+        "env.frame_stack",
         "policy.embedding",
         "policy.log_std",
         "ppo.epochs",

@@ -66,6 +66,8 @@ def values_for(name: str) -> st.SearchStrategy[Any]:
         return whole
     if kind == "tuple[int, ...]":
         return st.lists(whole, max_size=4).map(tuple)
+    if kind == "tuple[str, ...]":
+        return st.lists(TEXT, max_size=3).map(tuple)
     return st.dictionaries(TEXT.filter(bool), PARAMETER, max_size=4)
 
 

@@ -372,9 +372,8 @@ def test_bad_options(options: dict[str, Any], kind: type[Exception], message: st
     [
         ("CartPol-v1", "unknown environment 'CartPol-v1'; did you mean CartPole-v1"),
         ("cartpole-v1", "unknown environment 'cartpole-v1'; did you mean CartPole-v1"),
-        ("CartPole", "unknown environment 'CartPole'; did you mean CartPole-v1"),
         ("CartPole-v2", "unknown environment 'CartPole-v2'; did you mean CartPole-v1"),
-        ("operant/Pendulum", "unknown environment 'operant/Pendulum'; did you mean Pendulum-v1"),
+        ("operant/Pendulm", "unknown environment 'operant/Pendulm'; did you mean Pendulum-v1"),
         ("", "unknown environment ''; there are Acrobot-v1, CartPole-v1, "),
     ],
 )
@@ -385,7 +384,7 @@ def test_unknown_ids_name_the_nearest(env_id: str, message: str) -> None:
 
 @pytest.mark.parametrize("env", [None, 3, CartPole.State, object, ["CartPole-v1"]])
 def test_what_is_no_environment(env: Any) -> None:
-    with pytest.raises(TypeError, match=r"env must be an id or a subclass of operant\.Env, got"):
+    with pytest.raises(TypeError, match=r"env must be an id, a subclass of operant\.Env or a "):
         operant.make(env)
 
 

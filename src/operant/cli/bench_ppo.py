@@ -43,10 +43,11 @@ def ppo(
     from operant.bench.peers import Setting
     from operant.bench.ppo import contenders, measure, records, usual_peers
     from operant.cli.bench import show_progress, write_results
-    from operant.cli.target import env_name
+    from operant.cli.target import env_name, load_compiled
 
     names = [peer for peer in peers.split(",") if peer]
     with mistakes():
+        load_compiled(env_id, "bench ppo")
         names = names or usual_peers(device, engine)
         everyone = contenders(
             Setting(

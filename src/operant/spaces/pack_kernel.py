@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from operant.toolchain.generated_modules import load_module
-
 _HEAD = """\
 from numba import njit
 
@@ -43,6 +41,8 @@ def pack_kernel(
         leaves: offset, dtype and shape of each leaf, in order, apart from each other.
         row_bytes: of a row; what no leaf takes is set to zero.
     """
+    from operant.toolchain.generated_modules import load_module  # needs file locks
+
     sizes = [(at, int(np.prod(shape)) * dtype.itemsize) for at, dtype, shape in leaves]
     types = ", ".join(["uint8[:, ::1]", *(_array_type(d, len(shape)) for _, d, shape in leaves)])
     names = ", ".join(f"leaf_{k}" for k in range(len(leaves)))

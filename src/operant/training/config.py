@@ -56,7 +56,7 @@ class EnvConfig(Section, table="env"):
         "auto", "reference: plain Python; native: compiled, on any backend", choices=IMPLEMENTATIONS
     )
     workers: int = option(
-        0, "threads or processes that step them; 0: 1 thread, or a process for each core", least=0
+        0, "threads or processes that step them; 0: 1 thread, a process a core", least=0
     )
     max_episode_steps: int = option(0, "truncate after so many; 0: the environment's own", least=0)
     params: Mapping[str, Any] = option({}, "parameters of the environment")

@@ -47,6 +47,8 @@ def as_foreign(value: object, name: str = "") -> ForeignEnv | None:
         return value
     if not callable(value) or isinstance(value, gymnasium.Env | gymnasium.vector.VectorEnv):
         return None
+    if isinstance(value, type) and not (hasattr(value, "reset") and hasattr(value, "step")):
+        return None
     return ForeignEnv(name or _name_of(value), value)
 
 

@@ -54,6 +54,13 @@ def parsed_target(text: str) -> Target:
     return Target("id", text)
 
 
+def _with_version(name: str) -> str:
+    """The id of ours that a name without its version means, the newest; others as they are."""
+    bare = name.removeprefix("operant:").removeprefix("operant/")
+    versions = [env_id for env_id in env_ids() if env_id.rpartition("-v")[0] == bare]
+    return versions[-1] if versions else name
+
+
 def find_env(name: str, import_modules: bool = True) -> type[Env] | ForeignEnv:
     """The environment of an id: ours, else Gymnasium's.
 
@@ -66,7 +73,7 @@ def find_env(name: str, import_modules: bool = True) -> type[Env] | ForeignEnv:
         ValueError: there is none; the message names the nearest ids of both. Or its package is not
             installed, with what to install.
     """
-    found = None if name.startswith(PREFIX) else known_env(name)
+    found = None if name.startswith(PREFIX) else known_env(_with_version(name))
     if found is not None:
         return found
     if not name.startswith(_OURS):
