@@ -1,10 +1,10 @@
-"""Train other libraries' environments with the values that are shipped for them, over several seeds.
+"""Train other libraries' environments with their shipped values, over several seeds.
 
     python benchmarks/others.py benchmarks/results/others_2_cores.json
     python benchmarks/others.py - --only Hopper --seeds 7
 
-Exit code 1 if a run ends below its threshold. The values were looked at with seeds 1 and 2; seeds 101
-to 103 were used for nothing else. With `--only`, rows that the file has of others are kept.
+Exit code 1 if a run ends below its threshold. The values were looked at with seeds 1 to 3; seeds
+101 to 103 were used for nothing else. With `--only`, rows that the file has of others are kept.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def main() -> int:
         path = Path(options.file)
         old = json.loads(path.read_text())["results"] if options.only and path.exists() else []
         kept = [row for row in old if options.only not in row["command"]]
-        write_json(path, frame("others", kept + rows))
+        write_json(options.file, frame(kept + rows))
     return 0 if all(row["passed"] for row in rows) else 1
 
 
