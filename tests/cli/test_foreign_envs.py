@@ -91,6 +91,7 @@ def test_code_is_run_only_where_the_user_names_it(cli, folder: Path) -> None:
     options = ["--total-steps", "64", "--set", "env.params.size=3"]
     _, err = cli("train", "walk.py:make_env", *SMALL, *options, "--run-id", "walk")
     assert "Walk has no get_state() and set_state(): when this is resumed, the environ" in err
+    assert "environments serial: asked for" in err
     (folder / "imported").unlink()
     for verb in ("eval", "record", "export"):
         _, err = cli(verb, "walk", code=2)

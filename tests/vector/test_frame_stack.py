@@ -16,7 +16,9 @@ from gymnasium.wrappers import FrameStackObservation
 
 import operant
 from operant.models import PPO
+from operant.training.config import EnvConfig
 from operant.training.evaluate import evaluate
+from operant.training.foreign import how_it_runs
 from operant.vector.batch import StepMemory, is_batch
 from operant.vector.foreign_batch import ForeignBatch
 from operant.vector.frame_stack import FrameStack
@@ -187,3 +189,16 @@ def test_what_cannot_be_stacked_is_said() -> None:
     for k in (0, True, 2.0):
         with pytest.raises(ValueError, match="1 frame or more, got"):
             FrameStack(ForeignBatch(Film, 1, backend="serial"), k)  # type: ignore[arg-type]
+
+
+def test_what_runs_it_is_told() -> None:
+    stack, batch = ours(2), ForeignBatch(Film, N)
+    config = EnvConfig(frame_stack=2)
+    assert how_it_runs(stack, config) == "serial: asked for"
+    assert how_it_runs(batch, config) == batch.backend_reason
+    assert how_it_runs(operant.make("CartPole-v1", 2), config) is None
+    pole = ForeignBatch(partial(gymnasium.make, "CartPole-v1"), N)
+    assert "its own vector version is often faster" in str(how_it_runs(pole, EnvConfig()))
+    assert "vector" not in str(how_it_runs(pole, EnvConfig(backend="serial")))
+    for each in (stack, batch, pole):
+        each.close()

@@ -344,6 +344,8 @@ def trained(session: Session, advice: Advice, briefly: bool = False) -> Outcome:
 
 
 def _introduce(session: Session, briefly: bool) -> None:
+    from operant.training.foreign import how_it_runs
+
     run, ppo = session.run, session.ppo
     where = f"{ppo.config.env.id} on {ppo.device}, {ppo.config.env.num_envs} environments"
     begin = "" if session.resumed is None else f", from step {session.resumed:,}"
@@ -357,6 +359,8 @@ def _introduce(session: Session, briefly: bool) -> None:
         errors.print(literal(text), soft_wrap=True, **dim)
     if not briefly:
         errors.print(f"engine {ppo.engine.name}: {literal(ppo.engine_reason)}", **dim)
+        if (how := how_it_runs(ppo.env, ppo.config.env)) is not None:
+            errors.print(f"environments {literal(how)}", **dim)
     for note in session.notes:
         errors.print(literal(note), highlight=False, style="yellow", soft_wrap=True)
 

@@ -91,6 +91,23 @@ def _own_vector(env: ForeignEnv, config: EnvConfig) -> Batch:
     return VectorBatch(made, name=env.name, params=config.params)
 
 
+def how_it_runs(batch: Batch, config: EnvConfig) -> str | None:
+    """What steps a batch of environments that operant does not compile, and why, in words; None for
+    other batches."""
+    if not isinstance(batch, ForeignBatch | FrameStack):
+        return None
+    single = batch.batch if isinstance(batch, FrameStack) else batch
+    spec = getattr(single, "spec", None)
+    has_own = spec is not None and spec.vector_entry_point is not None
+    reason: str = batch.backend_reason
+    if has_own and config.backend == "auto" and not config.wrappers and config.frame_stack == 1:
+        reason += (
+            "; its own vector version is often faster, with other episodes, and cannot be saved: "
+            "env.backend=vector"
+        )
+    return reason
+
+
 class UntrustedWrapperError(ValueError):
     """A run's own configuration names code to put around its environments."""
 

@@ -49,6 +49,8 @@ class FrameStack:
             )
         self.batch, self.k = batch, k
         self.num_envs, self.backend = batch.num_envs, batch.backend
+        self.backend_reason: str = getattr(batch, "backend_reason", "")
+        """Why it is run by what it is; empty where nothing was chosen."""
         self.autoreset_mode = batch.autoreset_mode
         self.single_observation_space: spaces.Space[Any] = batch_space(space, k)
         self.single_action_space = batch.single_action_space
