@@ -29,8 +29,15 @@ LINES = (
     Line("operant train Blackjack-v1", -0.15, -0.4, "-0.05"),
     Line("operant train MiniGrid-DoorKey-5x5-v0", 0.95, 0.1, "~ 0.97"),
     Line("operant train MiniGrid-Empty-5x5-v0", 0.95, 0.3, "~ 0.96"),
-    Line("operant train Hopper-v5", 2000, 20, "~ 3500"),
-    Line("operant train HalfCheetah-v5", 2000, -280, "~ 6000"),
+    Line("operant train Hopper-v5", 2410, 20, "~ 3500"),
+    Line("operant train HalfCheetah-v5", 5820, -280, "~ 7000"),
+    Line("python examples/multi_agent.py", -20, -27, "unknown"),
+    Line(
+        "operant train examples/pixels.py:Catch --set env.frame_stack=2 --total-steps 2e5",
+        4.5,
+        -1.7,
+        "5",
+    ),
 )
 
 

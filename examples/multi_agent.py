@@ -21,9 +21,12 @@ class Watch(Callback):
             print(f"{metrics['steps']:>9.0f} steps   return of each agent {agents}")
 
 
-def main(total_steps: int = 600_000, num_envs: int = 8, num_steps: int = 400) -> PPO:
+def main(
+    total_steps: int = 600_000, num_envs: int = 8, num_steps: int = 400, seed: int = 0
+) -> float:
     ppo = PPO(
         make_env,
+        seed=seed,
         num_envs=num_envs,
         num_steps=num_steps,
         gamma=0.95,
@@ -31,7 +34,9 @@ def main(total_steps: int = 600_000, num_envs: int = 8, num_steps: int = 400) ->
         device="cpu",
     )
     ppo.learn(total_steps, callbacks=[Watch()])
-    return ppo
+    reached = ppo.evaluated().greedy.mean_return
+    print(f"return of an agent {reached:.2f}")
+    return reached
 
 
 if __name__ == "__main__":

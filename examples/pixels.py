@@ -1,6 +1,6 @@
 """Train on pictures: balls that bounce off the walls are caught at the bottom.
 
-    operant train examples/pixels.py:Catch --set env.frame_stack=2 --total-steps 3e5
+    operant train examples/pixels.py:Catch --set env.frame_stack=2 --total-steps 2e5
 
 One picture does not tell which way a ball flies, two do: `env.frame_stack=2`.
 """
@@ -56,7 +56,7 @@ class Catch(gymnasium.Env):
         return self._picture().repeat(6, 0).repeat(6, 1).repeat(3, 2)
 
 
-def main(total_steps: int = 300_000, seed: int = 0, **options) -> float:
+def main(total_steps: int = 200_000, seed: int = 0, **options) -> float:
     ppo = PPO(Catch, frame_stack=2, seed=seed, **options)
     ppo.learn(total_steps)
     reached = ppo.evaluated().greedy.mean_return

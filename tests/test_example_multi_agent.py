@@ -11,9 +11,14 @@ import pytest
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
-def test_the_example_trains(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_trains(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
     example = importlib.import_module("multi_agent")
-    ppo = example.main(total_steps=2 * 12 * 50, num_envs=4, num_steps=50)
-    assert (ppo.env.num_envs, ppo.steps) == (12, 1200)
-    assert np.isfinite(list(ppo.agent_returns.figures().values())).all()
+    reached = example.main(total_steps=20 * 12 * 50, num_envs=4, num_steps=50)
+    assert np.isfinite(reached)
+    assert reached < 0  # rewards are distances, and collisions
+    out = capsys.readouterr().out
+    assert "    12000 steps   return of each agent" in out
+    assert f"return of an agent {reached:.2f}" in out
