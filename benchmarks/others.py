@@ -27,7 +27,7 @@ LINES = (
     Line("operant train Taxi-v4", 7, -770, "~ 7.9"),
     Line("operant train CliffWalking-v1", -13, -10_000, "-13"),
     Line("operant train Blackjack-v1", -0.15, -0.4, "-0.05"),
-    Line("operant train MiniGrid-DoorKey-5x5-v0", 0.95, 0.1, "~ 0.97"),
+    Line("operant train MiniGrid-DoorKey-5x5-v0 --total-steps 1e5", 0.95, 0.1, "~ 0.97"),
     Line("operant train MiniGrid-Empty-5x5-v0", 0.95, 0.3, "~ 0.96"),
     Line("operant train Hopper-v5", 2410, 20, "~ 3500"),
     Line("operant train HalfCheetah-v5", 5820, -280, "~ 7000"),
