@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ def check_rooms(state: Any, i: int, least: int, most: int, largest: int) -> None
             assert kinds_of(cells)[door_y, door_x] == c.CLOSED_DOOR
     assert inside.max() == 1, "rooms do not meet"
     doors = [int(cells[y, x]) for x, y in laid[1:count, 4:6]]
-    assert all(one != other for one, other in zip(doors, doors[1:], strict=False))
+    assert all(one != other for one, other in pairwise(doors))
     assert (kinds_of(cells) == c.CLOSED_DOOR).sum() == count - 1
     [[goal_y, goal_x]] = np.argwhere(cells == c.GREEN_GOAL)
     assert inside[goal_y, goal_x] == inside[agent[c.Y], agent[c.X]] == 1

@@ -85,7 +85,8 @@ class Rules:
     def max_episode_steps(self) -> int | None:
         """The environment's own time limit, at these parameters."""
         env = self.env
-        return env.max_episode_steps if env.time_limit is None else env.time_limit(self.params)
+        limit: int | None = env.max_episode_steps
+        return limit if env.time_limit is None else int(env.time_limit(self.params))
 
     def param_values(self) -> np.ndarray:
         """The float parameters as a float32 array, in the order of `float_params`."""

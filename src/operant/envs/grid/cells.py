@@ -24,12 +24,12 @@ COLOR = 16
 GREY_WALL = WALL + COLOR * GREY
 GREEN_GOAL = GOAL + COLOR * GREEN
 
-#                 -, empty, wall, floor, open, key, ball, box, goal, lava, -, closed, locked
-SEEN_AS =        (0,     1,    2,     3,    4,   5,    6,   7,    8,    9, 0,      4,      4, 0, 0, 0)  # fmt: skip
-SEEN_STATE =     (0,     0,    0,     0,    0,   0,    0,   0,    0,    0, 0,      1,      2, 0, 0, 0)  # fmt: skip
-SEEN_THROUGH =   (1,     1,    0,     1,    1,   1,    1,   1,    1,    1, 1,      0,      0, 1, 1, 1)  # fmt: skip
-WALKED_ON =      (0,     1,    0,     1,    1,   0,    0,   0,    1,    1, 0,      0,      0, 0, 0, 0)  # fmt: skip
-CAN_BE_CARRIED = (0,     0,    0,     0,    0,   1,    1,   1,    0,    0, 0,      0,      0, 0, 0, 0)  # fmt: skip
+# -, empty, wall, floor, open door, key, ball, box, goal, lava, -, closed door, locked door
+SEEN_AS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 4, 4, 0, 0, 0)
+SEEN_STATE = (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0)
+SEEN_THROUGH = (1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1)
+WALKED_ON = (0, 1, 0, 1, 1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0)
+CAN_BE_CARRIED = (0, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0)
 """By kind: the number and the door's state that are observed; whether one sees what is behind,
 walks there, picks it up."""
 

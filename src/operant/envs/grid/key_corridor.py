@@ -19,12 +19,12 @@ from operant.envs.grid.cells import (
     BOX,
     CARRIED,
     CLOSED_DOOR,
-    N_COLORS,
     EMPTY,
     GREY_WALL,
     KEY,
     KIND,
     LOCKED_DOOR,
+    N_COLORS,
     X,
 )
 from operant.envs.grid.levels import fill_room, place, place_agent
@@ -185,7 +185,7 @@ class KeyCorridor(Env):
     def observation_space(params: Params) -> Space[Any]:
         """The view, ``[column, row, (thing, colour, door)]``: whole numbers, as floats."""
         size, rows, target = params
-        fits = 3 <= size and rows >= 1 and (size - 1) * max(rows, COLUMNS) < SIZE
+        fits = size >= 3 and rows >= 1 and (size - 1) * max(rows, COLUMNS) < SIZE
         if not fits or target not in ("ball", "box"):
             raise ValueError(
                 f"KeyCorridor has rooms of 3 cells or more, a row or more of them, at most {SIZE} "

@@ -61,7 +61,8 @@ def place_agent(
         y = top + random.integers(height)
         direction = random.integers(4)
         front = cell_at(state, x + AHEAD_X[direction], y + AHEAD_Y[direction]) & KIND
-        clear = not facing or front == EMPTY or front == WALL
+        nothing = front == EMPTY
+        clear = not facing or nothing or front == WALL
         if state.cells[y, x] == EMPTY and clear:
             state.agent[X], state.agent[Y] = x, y
             state.agent[DIRECTION] = direction

@@ -85,7 +85,8 @@ def toggle(state: Any, x: int, y: int, cell: int) -> None:
 
 def prize(state: Any, limit: int) -> float:
     """What success is worth: 1, less up to 0.9 for the part of the time that it took."""
-    return 1.0 - 0.9 * (to_float(state.agent[STEPS]) / to_float(limit))
+    part: float = to_float(state.agent[STEPS]) / to_float(limit)
+    return 1.0 - 0.9 * part
 
 
 def colored(kind: int, color: int) -> int:

@@ -16,13 +16,13 @@ from gymnasium.spaces import Box, Discrete, Space
 from operant.envs.grid.cells import (
     ACTIONS,
     CLOSED_DOOR,
-    N_COLORS,
     EMPTY,
     GREEN_GOAL,
     GREY_WALL,
+    N_COLORS,
 )
-from operant.envs.grid.levels import fill_room, frame_room, place, place_agent
-from operant.envs.grid.moves import AT_GOAL, act, colored, prize
+from operant.envs.grid.levels import frame_room, place, place_agent
+from operant.envs.grid.moves import AT_GOAL, IN_LAVA, act, colored, prize
 from operant.envs.grid.scene import draw
 from operant.envs.grid.view import HIGHEST, VIEW, observe_view
 from operant.lang import Arrays, int32, to_int, uint8
@@ -37,8 +37,8 @@ EAST, SOUTH, WEST, NORTH = range(4)
 TRIES = 8
 """For a room behind another one; then the whole level is begun again."""
 ATTEMPTS = 1000
-"""At a level. MiniGrid's generator puts six rooms of up to 10 cells down in one attempt of 5, nine in
-one of 29 (3000 and 6000 attempts); here a level that fails 1000 times has fewer rooms."""
+"""At a level. MiniGrid's generator puts six rooms of up to 10 cells down in one attempt of 5, nine
+in one of 29 (3000 and 6000 attempts); here a level that fails 1000 times has fewer rooms."""
 STEPS_A_ROOM = 20
 
 
@@ -47,7 +47,7 @@ def random_door(state: Any, random: Any, room: int, wall: int) -> tuple[int, int
     """A cell in a wall of a room, but for its corners."""
     left, top = state.rooms[room, ROOM_LEFT], state.rooms[room, ROOM_TOP]
     width, height = state.rooms[room, ROOM_WIDTH], state.rooms[room, ROOM_HEIGHT]
-    upright = wall == EAST or wall == WEST
+    upright = wall % 2 == 0  # east or west
     along = random.integers(1, (height if upright else width) - 1)
     if upright:
         return left + (width - 1 if wall == EAST else 0), top + along
@@ -65,7 +65,7 @@ def add_room(
     height = random.integers(SMALLEST_ROOM, largest + 1)
     left, top = door_x, door_y
     if room > 0:
-        upright = wall == EAST or wall == WEST
+        upright = wall % 2 == 0  # east or west
         before = random.integers(1, (height if upright else width) - 1)  # the door's place in it
         if upright:
             left, top = door_x - (width - 1 if wall == EAST else 0), door_y - before
@@ -201,9 +201,10 @@ class MultiRoom(Env):
     @staticmethod
     def step(state: Any, action: int, params: Params) -> tuple[float, bool]:
         """Over at the goal."""
-        if act(state, action) == AT_GOAL:
+        came = act(state, action)
+        if came == AT_GOAL:
             return prize(state, STEPS_A_ROOM * params.max_rooms), True
-        return 0.0, False
+        return 0.0, came == IN_LAVA  # of which no level has any
 
     @staticmethod
     def observe(state: Any, obs: Any) -> None:

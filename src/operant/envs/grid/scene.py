@@ -102,9 +102,7 @@ def _draw_thing(canvas: Canvas, cell: int, x: float, y: float, size: float) -> N
     if kind == KEY:
         canvas.rectangle(x + 0.46 * size, y + 0.14 * size, 0.1 * size, 0.5 * size, color)
         for tooth in (0.16, 0.32):
-            canvas.rectangle(
-                x + 0.54 * size, y + tooth * size, 0.18 * size, 0.08 * size, color
-            )
+            canvas.rectangle(x + 0.54 * size, y + tooth * size, 0.18 * size, 0.08 * size, color)
         canvas.circle(x + 0.51 * size, y + 0.7 * size, 0.18 * size, color)
         canvas.circle(x + 0.51 * size, y + 0.7 * size, 0.08 * size, "ink")
     elif kind == BALL:
