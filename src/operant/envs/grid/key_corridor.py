@@ -163,7 +163,7 @@ class KeyCorridor(Env):
     reward_threshold = 0.8
     render_size = (600, 400)
     render_fps = 10
-    training = {  # plain values; what they reach is in docs/grid.md
+    training = {  # plain PPO, 0.925 with one seed: docs/grid.md
         "env.num_envs": 64,
         "policy.normalize_obs": True,
         "ppo.num_steps": 128,
