@@ -11,6 +11,7 @@ import pytest
 import operant
 from operant.envs.grid import cells as c
 from operant.envs.grid import multi_room as rooms
+from operant.render.colors import COLORS
 
 pytest.importorskip("minigrid")
 
@@ -148,6 +149,21 @@ def test_levels_are_distributed_as_minigrids(
     same = (error == 0) & (ours[0] == wanted[0])
     distances = np.abs(ours.mean(axis=0) - wanted.mean(axis=0)) / np.where(error > 0, error, 1.0)
     assert (same | (distances < 4.5)).all(), distances.round(1).tolist()
+
+
+# The picture ------------------------------------------------------------------------------------
+def test_the_picture_shows_agent_and_goal_where_they_are() -> None:
+    env = operant.make("MultiRoom-v0", 6, backend="reference", seed=4, render_mode="rgb_array")
+    env.reset()
+    state = env.get_state()
+    for i in range(6):
+        frame = env.render_one(i)
+        side = frame.shape[0] // rooms.SIZE
+        x, y = state["state.agent"][i, :2]
+        [[goal_y, goal_x]] = np.argwhere(state["state.cells"][i] == c.GREEN_GOAL)
+        for column, row, color in ((x, y, "crimson"), (goal_x, goal_y, "green")):
+            middle = frame[int((row + 0.5) * side), int((column + 0.5) * side)]
+            assert tuple(middle) == COLORS[color]
 
 
 # Parameters -------------------------------------------------------------------------------------

@@ -79,9 +79,8 @@ def spread(seen: int, clear: int) -> tuple[int, int]:
     rightwards = seen
     for _ in range(VIEW - 1):
         rightwards |= ((rightwards & clear) << 1) & ROW
-    lit = rightwards & clear & (ROW >> 1)
     both = rightwards
     for _ in range(VIEW - 1):
         both |= (both & clear) >> 1
-    lit_back = both & clear & (ROW - 1)
-    return both, lit | (lit << 1) | lit_back | (lit_back >> 1)
+    lit = both & clear
+    return both, lit | (lit >> 1) | (((rightwards & clear) << 1) & ROW)
