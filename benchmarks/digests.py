@@ -38,7 +38,8 @@ def environments() -> dict[str, Any]:
     from snake import Snake
 
     own = ("CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1", "Acrobot-v1")
-    named: dict[str, Any] = {name: name for name in (*own, "Prospector-v0")}
+    grids = ("MultiRoom-v0", "KeyCorridor-v0", "DeepSea-v0", "SparseMountainCar-v0")
+    named: dict[str, Any] = {name: name for name in (*own, "Prospector-v0", *grids)}
     return {**named, "Catch": Catch, "Lander": Lander, "Snake": Snake}
 
 

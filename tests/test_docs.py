@@ -8,12 +8,15 @@ import re
 from pathlib import Path
 from textwrap import dedent
 
+import numpy as np
 import pytest
 
 import operant
 from operant.render.canvas import Canvas
 from operant.render.colors import COLORS
 from operant.toolchain import paths
+
+from .modules import load
 
 ROOT = Path(__file__).parents[1]
 
@@ -89,6 +92,20 @@ def test_the_page_on_arrays_runs(monkeypatch) -> None:
         if block != SNAKE:
             exec(block, namespace)
     assert namespace["windows"].steps == 100 * 1024
+
+
+def test_the_page_on_grid_games_runs(tmp_path) -> None:
+    """Each block as a file: classes are read from their source."""
+    page = (ROOT / "docs" / "grid.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.S)
+    for k, block in enumerate(blocks):
+        (tmp_path / f"grid{k}.py").write_text(block.replace('"cpu"', '"reference"'))
+    modules = [load(tmp_path / f"grid{k}.py", f"grid_page_{k}") for k in range(len(blocks))]
+    env = operant.make(modules[-1].EmptyRoom, 8, backend="reference", seed=0)
+    env.reset()
+    rng = np.random.default_rng(0)
+    returns = sum(env.step(rng.integers(0, 3, 8))[1].sum() for _ in range(150))
+    assert returns > 0.5
 
 
 def test_every_documented_training_has_a_threshold(monkeypatch) -> None:

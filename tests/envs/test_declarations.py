@@ -169,8 +169,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the library with one file more."""
     root = tmp_path_factory.mktemp("library")
     shutil.copytree(PACKAGE, root / "operant", ignore=shutil.ignore_patterns("__pycache__"))
-    (root / "operant" / "envs" / "grid").mkdir()
-    (root / "operant" / "envs" / "grid" / "corridor.py").write_text(CORRIDOR)
+    (root / "operant" / "envs" / "mazes").mkdir()
+    (root / "operant" / "envs" / "mazes" / "corridor.py").write_text(CORRIDOR)
     return root
 
 
@@ -208,7 +208,7 @@ def test_one_file_is_checked_trained_and_evaluated(library: Path) -> None:
 def test_one_file_has_its_classes_and_its_name_in_gymnasium(library: Path) -> None:
     code = """
         import gymnasium, pickle, operant
-        assert "operant.envs.grid.corridor" not in __import__("sys").modules
+        assert "operant.envs.mazes.corridor" not in __import__("sys").modules
         assert gymnasium.spec("operant/Corridor-v0").max_episode_steps == 30
         assert gymnasium.make("operant/Corridor-v0").reset(seed=1)[0] == 0.0
         batch = operant.envs.CorridorVecEnv(5)

@@ -73,7 +73,7 @@ def test_an_id_may_have_the_prefix(prefix: str) -> None:
         ("cartpole-v1", "CartPole-v1"),
         ("operant/CartPole-v0", "CartPole-v1"),
         ("Pendulm-v1", "Pendulum-v1"),
-        ("mountaincar-v0", "MountainCar-v0 or MountainCarContinuous-v0"),
+        ("mountaincar-v0", "MountainCar-v0 or SparseMountainCar-v0 or MountainCarContinuous-v0"),
         ("catch-v1", "Catch-v0"),
     ],
 )

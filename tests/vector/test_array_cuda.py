@@ -17,6 +17,7 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 import operant
 from operant.compiler.emit.cuda_array_kernels import array_cuda_source
 from operant.compiler.spec.rules import Rules
+from operant.envs import env_ids, get_env
 from operant.lang import Arrays, boolean, exp, float32, int32, log, tanh, to_float, to_int, uint8
 from operant.models import PPO
 from operant.toolchain.gpus import gpu_count
@@ -25,6 +26,7 @@ from operant.vector.gpu_arrays import ArrayCudaVecEnv
 
 from ..modules import load
 
+GAMES = [name for name in env_ids() if issubclass(get_env(name).State, Arrays)]
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MODES = ("NextStep", "SameStep", "Disabled")
 
@@ -219,6 +221,11 @@ def play(env_class, mode, num_envs=7, steps=60, **options):
 @pytest.mark.parametrize("mode", MODES)
 def test_snake_is_the_same_on_the_gpu(snake, mode):
     assert play(snake, mode) > 5
+
+
+@pytest.mark.parametrize("env_id", GAMES)
+def test_games_of_the_library_are_the_same_on_the_gpu(env_id):
+    play(get_env(env_id), "SameStep", num_envs=5, steps=30)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -38,6 +38,9 @@ class Env:
     """A Gymnasium space, or a function of the parameters that returns one."""
     max_episode_steps: ClassVar[int | None] = None
     """Steps after which an episode is truncated; None for no limit."""
+    time_limit: ClassVar[Callable[..., int] | None] = None
+    """A function of the parameters that returns `max_episode_steps`, where that depends on them: a
+    larger maze takes longer. The attribute is what it returns for the defaults."""
     reward_threshold: ClassVar[float | None] = None
     """Mean return at which the task counts as solved."""
     env_id: ClassVar[str] = ""

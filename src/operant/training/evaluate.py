@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from operant.compiler.spec.rules import own_time_limit
 from operant.lang.env import Env
 from operant.spaces.rows import ObsLayout
 from operant.training.agent import Agent
@@ -88,7 +89,7 @@ def evaluation_env(
             return batch
         batch.close()
         return batch.for_evaluation(num_envs)
-    own = env.max_episode_steps
+    own = own_time_limit(env, config.params)
     elsewhere = config.backend.startswith(("auto", "cuda"))
     backend = host_backend(env) if elsewhere else config.backend
     return VecEnv(
@@ -191,7 +192,7 @@ def time_limit(env: Playable, config: EnvConfig) -> int | None:
     found = find_env(env) if isinstance(env, str) else env
     if isinstance(found, ForeignEnv):  # it says so itself, and is cut where it does not
         return config.max_episode_steps or MOST_STEPS
-    return found.max_episode_steps or config.max_episode_steps or None
+    return own_time_limit(found, config.params) or config.max_episode_steps or None
 
 
 def check_limit(env: Playable, config: EnvConfig, max_episode_steps: int | None = None) -> None:

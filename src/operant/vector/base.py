@@ -95,7 +95,7 @@ class BaseVecEnv(VectorEnv[Any, Any, Any]):
             raise TypeError(not_an_env(env))
         self.num_envs = checked_count("num_envs", num_envs, _MAX_ENVS)
         self.autoreset_mode = checked_mode(autoreset_mode)
-        limit = env.max_episode_steps if max_episode_steps is None else max_episode_steps
+        limit = max_episode_steps
         if limit is not None:
             limit = checked_count("max_episode_steps", limit, NO_LIMIT)
         if render_mode not in (None, "rgb_array"):
@@ -106,6 +106,8 @@ class BaseVecEnv(VectorEnv[Any, Any, Any]):
         self._first_seed = None if seed is None else checked_seed(seed)
         refuse_foreign_options(env, params)
         self.rules = Rules.of(env, params)
+        if limit is None and self.rules.max_episode_steps is not None:
+            limit = checked_count("time_limit(params)", self.rules.max_episode_steps, NO_LIMIT)
         self.max_episode_steps = limit
         self.render_mode = render_mode
         self.metadata = {
@@ -211,7 +213,7 @@ class BaseVecEnv(VectorEnv[Any, Any, Any]):
             workers=self.workers,
             params=rules.params._asdict() if rules.params else {},
             max_episode_steps=self.max_episode_steps,
-            own_limit=rules.env.max_episode_steps,
+            own_limit=rules.max_episode_steps,
             reward_threshold=rules.env.reward_threshold,
         )
 

@@ -18,7 +18,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sp
 
 import operant
 from operant.compiler.recording.recorder import MAX_FIELDS
-from operant.compiler.spec.rules import Rules
+from operant.compiler.spec.rules import Rules, own_time_limit
 from operant.lang import LanguageError, abs, sin, to_float, uniform, where
 
 
@@ -460,6 +460,19 @@ def test_the_time_limit_is_a_positive_int(limit: Any) -> None:
     message = refusal(TypeError, max_episode_steps=limit)
     assert message == (
         f"Catch.max_episode_steps must be a whole number of at least 1, or None, got {limit!r}"
+    )
+
+
+def test_the_time_limit_may_follow_the_parameters() -> None:
+    def steps_of(params: Any) -> int:
+        return 10 * int(params.size)
+
+    env = define(time_limit=steps_of, max_episode_steps=20)
+    assert Rules.of(env).max_episode_steps == own_time_limit(env, {}) == 20
+    assert Rules.of(env, {"size": 7}).max_episode_steps == own_time_limit(env, {"size": 7}) == 70
+    assert refusal(LanguageError, time_limit=steps_of, max_episode_steps=50) == (
+        f"{place(steps_of)}: Catch.time_limit(params) returns 20 at the default parameters and "
+        "max_episode_steps is 50; write max_episode_steps = 20"
     )
 
 

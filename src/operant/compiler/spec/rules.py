@@ -74,11 +74,19 @@ class Rules:
             return NativeRules.read(env, overrides or {})
         check_complete(env)
         state = env.State
+        own_time_limit(env, {})  # refuses one that is not what the class says
         if isinstance(state, type) and issubclass(state, Arrays):
             from operant.compiler.spec.array_rules import ArrayRules
 
             return ArrayRules.read(env, overrides or {})
         return TracedRules.record(env, overrides or {})
+
+    @property
+    def max_episode_steps(self) -> int | None:
+        """The environment's own time limit, at these parameters."""
+        env = self.env
+        limit: int | None = env.max_episode_steps
+        return limit if env.time_limit is None else int(env.time_limit(self.params))
 
     def param_values(self) -> np.ndarray:
         """The float parameters as a float32 array, in the order of `float_params`."""
@@ -164,6 +172,26 @@ def _changing(env: type[Any], name: str) -> LanguageError:
         f"{place(getattr(env, name))}: {name}() gives another program each time it is called; it "
         "must not keep or draw anything (use `random`)"
     )
+
+
+def own_time_limit(env: type[Any], overrides: Mapping[str, Any]) -> int | None:
+    """Steps after which the environment truncates an episode by itself, at its default parameters
+    but for `overrides`; None for no limit.
+
+    Raises:
+        LanguageError: its `time_limit` and its `max_episode_steps` disagree at the defaults.
+        TypeError: a parameter is unknown or of the wrong type.
+    """
+    if env.time_limit is None:
+        return env.max_episode_steps  # type: ignore[no-any-return]
+    limit: int = env.time_limit(resolve_params(env, overrides))
+    if not overrides and limit != env.max_episode_steps:
+        raise LanguageError(
+            f"{place(env.time_limit)}: {env.__qualname__}.time_limit(params) returns {limit!r} at "
+            f"the default parameters and max_episode_steps is {env.max_episode_steps!r}; write "
+            f"max_episode_steps = {limit!r}"
+        )
+    return limit
 
 
 def resolve_params(env: type[Any], overrides: Mapping[str, Any]) -> Any:

@@ -1,1 +1,1 @@
-"""Classic control: Gymnasium's five tasks, one a file."""
+"""Classic control: Gymnasium's five tasks, and one of them with a sparse reward; one a file."""

@@ -1,0 +1,1 @@
+"""Tasks made to measure exploration, one a file."""
