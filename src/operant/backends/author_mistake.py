@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-import sysconfig
 import traceback
-from pathlib import Path
 
 from operant.backends.foreign.errors import ForeignEnvError
 from operant.compiler.errors import EndlessLoopError, RulesError, RulesOverflowError
+from operant.compiler.own_code import is_library
 from operant.compiler.spec.rules import call
 from operant.lang.advice import LanguageError
 from operant.toolchain.errors import CompileError, one_line
 
-_LIBRARIES = (
-    f"{Path(__file__).parents[1]}{os.sep}",
-    *(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")),
-)
 _PLACED = re.compile(r"[^\n]+?:\d+: ")
 
 
@@ -55,8 +50,3 @@ def _is_authors(file: str, known: str) -> bool:
     """Whether a file is the author's, as `known` is: not one of a library that it calls."""
     beside = os.path.dirname(file) == os.path.dirname(known)
     return beside or not is_library(file)
-
-
-def is_library(file: str) -> bool:
-    """Whether a file is of this package, of Python's library or of an installed package."""
-    return file.startswith((*_LIBRARIES, "<frozen "))

@@ -220,7 +220,7 @@ def _load_from_here(name: str) -> None:
 @contextmanager
 def _imported(name: str) -> Iterator[None]:
     """What a module raises when it is imported, but for a refused environment, as `UserError`."""
-    from operant.backends.author_mistake import is_library
+    from operant.compiler.own_code import is_library
     from operant.lang import LanguageError
 
     try:

@@ -18,9 +18,10 @@ from operant.lang import LanguageError
 
 from ...modules import load as load_file
 from .class_mistakes import CLASS_MISTAKES
+from .hidden_mistakes import HIDDEN_MISTAKES
 from .mistakes import FUNCTION_MISTAKES, GOOD, HEAD, LINE, Change
 
-MISTAKES = FUNCTION_MISTAKES | CLASS_MISTAKES
+MISTAKES = FUNCTION_MISTAKES | CLASS_MISTAKES | HIDDEN_MISTAKES
 
 _numbers = itertools.count()
 
@@ -80,6 +81,9 @@ ALLOWED = [
     "x = state.x + v\n\n        def more(y):\n            nonlocal x\n            x = x + y\n"
     "        more(1.0)",
     "x = state.x + v\n        assert params is not None, f'{params.__class__}'",
+    "x = state.x + v\n        table = LOG\n        table = [*table, x]\n        x = table[0]",
+    "x = state.x + v\n        import queue\n        x = x + queue.Queue(3).maxsize",
+    "x = state.x + v\n        x += TRACKER.total",
     "x = state.x + v\n        x = max(1.0, 2.0) * x + math.sin(1.0) + sum([x, v])",
 ]
 
