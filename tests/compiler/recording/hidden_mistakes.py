@@ -1,8 +1,8 @@
-"""Changes to what outlives the call that do not stand where the object is named."""
+"""Mistakes that do not stand where the object is named: changes to what outlives the call."""
 
 from __future__ import annotations
 
-from .mistakes import CHANGED, HEAD, LINE, Change, step
+from .mistakes import CHANGED, HEAD, LINE, SPOKEN, Change, step
 
 
 def calling(helper: str, call: str) -> list[Change]:
@@ -69,5 +69,16 @@ HIDDEN_MISTAKES: dict[str, tuple[Change | list[Change], str]] = {
     "an object that is called": (
         calling(COUNTER.format("def __call__(self):"), "COUNTER()"),
         f"`self.count{CHANGED}",
+    ),
+    "a warning": (
+        step("import warnings\nwarnings.warn('far')"),
+        f"warnings.warn{SPOKEN}",
+    ),
+    "a member of an Enum": (
+        [
+            *calling("import enum\n\nclass Way(enum.Enum):\n    LEFT = 0", "state.x")[:1],
+            step("v = where(action == Way.LEFT, -v, v)"),
+        ],
+        "expected a number, got a Way; write Way.LEFT.value, or make it class Way(enum.IntEnum)",
     ),
 }

@@ -99,6 +99,21 @@ def test_functions_of_libraries_are_not_looked_through(file: Path) -> None:
     load(file, changed((LINE, more)))
 
 
+def test_the_line_is_that_of_the_helper_in_another_module(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    helper = file.with_name(f"helper_of_{file.name}")
+    helper.write_text("PAIR = (1.0, 2.0)\n\n\ndef third(x):\n    return x + PAIR[2]\n")
+    monkeypatch.syspath_prepend(file.parent)
+    monkeypatch.setitem(sys.modules, helper.stem, load_file(helper))
+    more = f"{LINE}\n        import {helper.stem}\n        x = {helper.stem}.third(x)"
+    with pytest.raises(LanguageError) as caught:
+        load(file, changed((LINE, more)))
+    assert str(caught.value) == (
+        f"{helper}:5: IndexError: PAIR[2] is outside: PAIR holds 2 values, 0 to 1"
+    )
+
+
 def test_text_that_is_not_to_be_had_is_not_looked_through() -> None:
     scope = {"__name__": "typed"}
     exec(compile(changed((LINE, f"{LINE}\n        LOG.append(1)")), "<typed>", "exec"), scope)

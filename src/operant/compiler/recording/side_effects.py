@@ -10,6 +10,7 @@ import ast
 import builtins
 import logging
 import pprint
+import warnings
 from collections.abc import Iterable
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, NoReturn
@@ -29,7 +30,7 @@ from operant.lang.advice import LanguageError
 _CHANGES = {"append", "appendleft", "extend", "insert", "remove", "pop", "popleft", "clear", "sort"}
 _CHANGES |= {"reverse", "update", "setdefault", "popitem", "add", "discard", "fill"}
 _CLOCKS = ("time", "datetime")
-_SPEAKING = (builtins.print, builtins.input, builtins.open, pprint.pprint)
+_SPEAKING = (builtins.print, builtins.input, builtins.open, pprint.pprint, warnings.warn)
 
 
 def refuse_side_effects(functions: Iterable[FunctionType]) -> None:
