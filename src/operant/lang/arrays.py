@@ -22,6 +22,7 @@ from operant.lang.integers import Int64, to_float32
 
 MAX_BYTES = 1 << 20
 """Of the state of one environment."""
+_NUMBERS = (list, tuple, np.ndarray, int, float)
 _KINDS = {"float32": "float", "int32": "int", "uint8": "int", "bool": "bool"}
 
 
@@ -231,9 +232,12 @@ def _as_array(name: str, value: object) -> str:
     kinds = {float: "float32", int: "int32", bool: "boolean"}
     if isinstance(value, type) and value in kinds:
         return f"; write {name} = {kinds[value]}[1]"
-    if not isinstance(value, list | tuple | np.ndarray | int | float):
+    if isinstance(value, ArrayField) or not isinstance(value, _NUMBERS):
         return ""
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:  # rows of several lengths
+        return ""
     names = {"f": "float32", "i": "int32", "u": "uint8", "b": "boolean"}
     if array.size == 0 or array.dtype.kind not in names:
         return ""
