@@ -120,3 +120,63 @@ class TwoFacedMask(Good):
 
     def action_mask(state):
         return (True, state.x > (0.5 if isinstance(state.x, np.ndarray) else 0.6))
+
+
+class UnknownColour(Good):
+    """No colour has this name."""
+
+    def render(state, canvas):
+        canvas.circle(state.x, 0.0, 1.0, "redd")
+
+
+class FloatColour(Good):
+    """A colour as other libraries have it."""
+
+    def render(state, canvas):
+        canvas.circle(state.x, 0.0, 1.0, (1.0, 0.2, 0.2))
+
+
+class NoRadius(Good):
+    """A circle without its radius."""
+
+    def render(state, canvas):
+        canvas.circle(state.x, 0.0, "red")
+
+
+class DrawsAnotherField(Good):
+    """The state has no such field."""
+
+    def render(state, canvas):
+        canvas.circle(state.pos, 0.0, 1.0, "red")
+
+
+class DrawsNothing(Good):
+    """Returns its pixels, as environments of Gymnasium do."""
+
+    def render(state, canvas):
+        return np.zeros((40, 60, 3))
+
+
+class DrawsLate(Good):
+    """A picture that fails only some steps into the episode."""
+
+    def render(state, canvas):
+        canvas.circle(10.0, 10.0, 5.0, "red" if abs(float(state.x)) < 1.5 else "redd")
+
+
+class Infinite(Good):
+    """A reward that is infinite on every backend."""
+
+    def step(state, action):
+        x = clip(state.x + where(action == 1, 0.5, -0.5), -10.0, 10.0)
+        return State(x), 1.0 / (x - x), x * x > 64.0
+
+
+class Long(Good):
+    """Its time limit is longer than what is played."""
+
+    max_episode_steps = 3000
+
+    def step(state, action):
+        x = clip(0.9 * state.x + where(action == 1, 0.5, -0.5), -10.0, 10.0)
+        return State(x), -x * x, x > 64.0

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from operant.check.env_check import check_env
 
 
 @pytest.mark.parametrize(
@@ -20,6 +23,13 @@ import pytest
         ("NothingAllowedAtTheEnd", "masks", ", the last state of an episode); allow at least one"),
         ("NothingForTheSecond", "masks", "allows no action of component 1 at step"),
         ("TwoFacedMask", "masks", "action_mask() differs between reference and cpu after reset()"),
+        ("UnknownColour", "render", "no colour is called 'redd'; did you mean red"),
+        ("FloatColour", "render", "from 0 to 255, so (1.0, 0.2, 0.2) would be black; write (255, "),
+        ("NoRadius", "render", "'color'; write canvas.circle(x, y, radius, color) (in the picture"),
+        ("DrawsAnotherField", "render", "'State' object has no attribute 'pos' (it has: x)"),
+        ("DrawsNothing", "render", "render() leaves every picture empty: it draws on `canvas`"),
+        ("DrawsLate", "render", "no colour is called 'redd'"),
+        ("Infinite", "finite", "the reward at step 1 is inf"),
     ],
 )
 def test_broken_environments_fail_with_the_right_sentence(
@@ -39,3 +49,42 @@ def test_a_mask_fails_its_own_check_only(
     broken: ModuleType, failures: Callable[[type], dict[str, str]], name: str
 ) -> None:
     assert list(failures(getattr(broken, name))) == ["masks"]
+
+
+DRAWINGS = ["UnknownColour", "FloatColour", "NoRadius", "DrawsAnotherField", "DrawsNothing"]
+
+
+@pytest.mark.parametrize("name", [*DRAWINGS, "DrawsLate"])
+def test_a_picture_fails_its_own_check_only_and_says_where(
+    broken: ModuleType, failures: Callable[[type], dict[str, str]], name: str
+) -> None:
+    found = failures(getattr(broken, name))
+    assert list(found) == ["render"]
+    assert found["render"].startswith(f"{broken.__file__}:")
+
+
+@pytest.mark.filterwarnings("error")
+def test_infinite_numbers_are_found_once_and_have_a_place(
+    broken: ModuleType, failures: Callable[[type], dict[str, str]]
+) -> None:
+    found = failures(broken.Infinite)
+    assert list(found) == ["finite"]
+    line = broken.Infinite.step.__code__.co_firstlineno + 2
+    assert found["finite"].startswith(f"{broken.__file__}:{line}: the reward at step 1 is inf")
+    assert "x / 0.0 is infinite" in found["finite"]
+
+
+def test_bounds_name_the_space(
+    broken: ModuleType, failures: Callable[[type], dict[str, str]]
+) -> None:
+    line = failures(broken.OutOfBounds)["bounds"].partition(": ")[0].rpartition(":")[2]
+    text = Path(str(broken.__file__)).read_text().splitlines()[int(line) - 1]
+    assert text.strip() == "observation_space = Box(-2.0, 2.0, (1,))"
+
+
+def test_a_long_time_limit_is_not_asked_for_again(broken: ModuleType) -> None:
+    found = {finding.name: finding for finding in check_env(broken.Long)}
+    assert found["episodes"].note
+    assert found["episodes"].detail == (
+        "no episode ended in 1010 steps; max_episode_steps = 3000 is more than what is played here"
+    )

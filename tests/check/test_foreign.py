@@ -62,6 +62,7 @@ def test_sound_environments_pass(env_id: str, package: str, savable: bool) -> No
         ("no space", "spaces", "it has no observation_space; set it in __init__"),
         ("text", "spaces", "write a text as a MultiDiscrete"),
         ("raises", "step", "step() 3 raised KeyError: 'lost' (foreign_envs.py:"),
+        ("no seed", "reset", "unexpected keyword argument 'seed'; write def reset(self, *, seed="),
         ("sys.exit", "step", "step() 3 raised SystemExit: 1"),
         ("exits", "step", "step() 3 ended the process with exit code 7"),
         ("aborts", "step", "step() 3 crashed with SIGABRT"),

@@ -165,6 +165,8 @@ def test_a_module_that_cannot_be_imported(mistake: Cli, tmp_path: Path) -> None:
         "import operant\nx = 1 / 0\n": f"{file}:2: ZeroDivisionError: division by zero",
         "import nowhere_at_all\n": f"{file}:1: ModuleNotFoundError: No module named 'nowhere_at_",
         "x = = 1\n": f"{file}:1: SyntaxError: invalid syntax",
+        "from operant.lang import fabs\n": f"{file}:1: operant.lang has no 'fabs'; write operant.",
+        "from gymnasium.spaces import Discrete\nDiscrete(0)\n": f"{file}:2: ValueError: n (coun",
     }.items():
         file.write_text(text)
         assert mistake("check", str(file)).startswith(f"{file} cannot be imported: {said}")
@@ -192,6 +194,22 @@ def test_a_refused_definition_is_said_with_one_place(mistake: Cli, tmp_path: Pat
     said = mistake("train", str(file))
     assert said.startswith(f"{file}:11: `if` on a value that differs per environment; write ")
     assert said.count(str(file)) == 1
+
+
+def test_operants_functions_in_a_class_of_gymnasiums(mistake: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "other_base.py"
+    file.write_text(
+        "import gymnasium\n"
+        "class Other(gymnasium.Env):\n"
+        "    def reset(random):\n"
+        "        return random[0]\n"
+        "    def step(state, action):\n"
+        "        return state, 0.0, False\n"
+    )
+    assert mistake("train", str(file)) == (
+        f"{file}:5: step(state, ...) is written as for operant.Env, which Other is not; write "
+        "class Other(operant.Env), or def step(self, ...)"
+    )
 
 
 # Compilers ----------------------------------------------------------------------------------------

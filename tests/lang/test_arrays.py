@@ -228,14 +228,19 @@ def test_what_does_not_fit_says_where(value: int) -> None:
 
 @pytest.mark.parametrize(
     ("value", "advice"),
-    [([0] * 9, r"int32\[9\]"), ((0.5, 1.0), r"float32\[2\]"), ([True], r"boolean\[1\]")],
+    [
+        ([0] * 9, r"int32\[9\]"),
+        ((0.5, 1.0), r"float32\[2\]"),
+        ([True], r"boolean\[1\]"),
+        ([0, 0.5], r"float32\[2\]"),
+    ],
 )
 def test_a_list_of_numbers_is_told_what_to_write(value: object, advice: str) -> None:
     with pytest.raises(TypeError, match=rf"got .*; write board = {advice}, and its first values"):
         type("State", (Arrays,), {"board": value})
 
 
-@pytest.mark.parametrize("value", [[], [0, 0.5], "text", None])
+@pytest.mark.parametrize("value", [[], [[0], [0, 1]], "text", None])
 def test_anything_else_is_not(value: object) -> None:
     with pytest.raises(TypeError, match=r"board must be an array such as .*, got [^;]*$"):
         type("State", (Arrays,), {"board": value})

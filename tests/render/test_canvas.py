@@ -316,7 +316,7 @@ def test_empty_or_infinite_view_is_refused(view: tuple[float, float, float, floa
         Canvas(5, 5).view(*view)
 
 
-@pytest.mark.parametrize("color", [(256, 0, 0), (0, -1, 0), (0, 0)])
+@pytest.mark.parametrize("color", [(256, 0, 0), (0, -1, 0), (0, 0), (1.0, 0.2, 0.0), (0.5, 0, 0)])
 def test_wrong_colour_is_refused(color: tuple[int, int, int]) -> None:
     with pytest.raises(ValueError, match="colour"):
         Canvas(5, 5).circle(2, 2, 1, color)

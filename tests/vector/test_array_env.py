@@ -102,6 +102,7 @@ class Grid(operant.Env):
 
     def render(state: Any, canvas: Any, params: Any) -> None:
         seen.append((state, params))
+        canvas.circle(15.0, 10.0, 5.0, "red")
 
 
 class Knobs(operant.Env):

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
-import sysconfig
 import traceback
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any
 
 from operant.backends.foreign.errors import ForeignEnvError
 from operant.compiler.errors import EndlessLoopError, RulesError, RulesOverflowError
+from operant.compiler.own_code import is_library
+from operant.compiler.recording.explain import near
 from operant.compiler.spec.rules import call
 from operant.lang.advice import LanguageError
+from operant.render.canvas import Canvas
 from operant.toolchain.errors import CompileError, one_line
 
-_LIBRARIES = (
-    f"{Path(__file__).parents[1]}{os.sep}",
-    *(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")),
-)
 _PLACED = re.compile(r"[^\n]+?:\d+: ")
 
 
@@ -33,7 +33,26 @@ def env_mistake(error: BaseException) -> str | None:
     if place is None:
         return None
     file, line, name = place
-    return f"{file}:{line}: {name}() raised {one_line(error)}"
+    return f"{file}:{line}: {name}() raised {one_line(error)}{_advice(error)}"
+
+
+def _advice(error: BaseException) -> str:
+    """What to write instead, where that is known."""
+    called = re.match(r"Canvas\.(\w+)\(\) (missing|takes|got)", str(error))
+    if isinstance(error, TypeError) and called:
+        return f"; write canvas.{called[1]}({', '.join(_arguments(getattr(Canvas, called[1])))})"
+    fields = getattr(getattr(error, "obj", None), "_fields", None)
+    if isinstance(error, AttributeError) and fields:
+        return near(str(error.name), fields)
+    if isinstance(error, ZeroDivisionError):
+        return "; ask before, with `if`, or divide by max(x, 1)"
+    return ""
+
+
+def _arguments(method: Callable[..., Any]) -> list[str]:
+    """The names of a method's arguments, with the defaults of those that have one."""
+    given = list(inspect.signature(method).parameters.values())[1:]
+    return [p.name if p.default is p.empty else f"{p.name}={p.default}" for p in given]
 
 
 def author_place(error: BaseException) -> tuple[str, int, str] | None:
@@ -55,8 +74,3 @@ def _is_authors(file: str, known: str) -> bool:
     """Whether a file is the author's, as `known` is: not one of a library that it calls."""
     beside = os.path.dirname(file) == os.path.dirname(known)
     return beside or not is_library(file)
-
-
-def is_library(file: str) -> bool:
-    """Whether a file is of this package, of Python's library or of an installed package."""
-    return file.startswith((*_LIBRARIES, "<frozen "))

@@ -16,6 +16,7 @@ from operant.backends.author_mistake import env_mistake
 from operant.check.code import check_compiles, check_errors
 from operant.check.finding import CheckFailed, Finding
 from operant.check.masks import check_masks
+from operant.check.pictures import check_render
 from operant.check.plays import (
     MAX_STEPS,
     NUM_ENVS,
@@ -25,6 +26,7 @@ from operant.check.plays import (
     random_actions,
     steps_of,
 )
+from operant.compiler.env_functions import part_place, return_place
 from operant.compiler.recording.trace import FLOAT
 from operant.compiler.spec.native_rules import is_native
 from operant.compiler.spec.rules import Rules, TracedRules
@@ -56,6 +58,8 @@ def check_env(env: type[Env]) -> Iterator[Finding]:
     ]
     if Rules.of(env).mask_size:
         checks.append(("masks", check_masks))
+    if hasattr(env, "render"):
+        checks.append(("render", check_render))
     if not is_native(env):
         compiles = _found("compiles", check_compiles, env)
         yield compiles
@@ -138,16 +142,22 @@ def _check_spaces(env: type[Env]) -> str:
 
 def _check_finite(env: type[Env]) -> str:
     batch = VecEnv(env, count_of(env), backend=available_backends(env)[0])
+    places = {name: _return_place(env, name) for name in ("step", "observe")}
     obs, _ = batch.reset(seed=0)
-    _require_finite("the observation after reset()", obs)
+    _require_finite(f"{places['observe']}the observation after reset()", obs)
     for step, _, (obs, reward, _, _, _) in play(batch):
         where = f"at step {step + 1}"
-        _require_finite(f"the reward {where}", reward)
-        _require_finite(f"the observation {where}", obs)
+        _require_finite(f"{places['step']}the reward {where}", reward)
+        _require_finite(f"{places['observe']}the observation {where}", obs)
         for name, values in batch.get_state().items():
             if name.startswith("state."):
-                _require_finite(f"State.{name[6:]} {where}", values)
+                _require_finite(f"{places['step']}State.{name[6:]} {where}", values)
     return f"no NaN and no infinity in {steps_of(env)} steps of {count_of(env)} environments"
+
+
+def _return_place(env: type[Env], name: str) -> str:
+    """``file:line: `` of what a function of the author's returns; nothing for a library's."""
+    return "" if is_native(env) else f"{return_place(getattr(env, name))}: "
 
 
 def _require_finite(what: str, values: np.ndarray) -> None:
@@ -155,17 +165,22 @@ def _require_finite(what: str, values: np.ndarray) -> None:
     if bad.any():
         place = np.argwhere(bad)[0]
         component = f", component {place[1]}" if values.ndim > 1 else ""
-        raise CheckFailed(f"{what} is {values[tuple(place)]} (environment {place[0]}{component})")
+        raise CheckFailed(
+            f"{what} is {values[tuple(place)]} (environment {place[0]}{component}); x / 0.0 is "
+            "infinite, 0.0 / 0.0 and the sqrt or log of less than 0 are NaN: ask before, with "
+            "where() or clip()"
+        )
 
 
 def _check_bounds(env: type[Env]) -> str:
     rules = Rules.of(env)
     batch = VecEnv(env, count_of(env), backend=available_backends(env)[0])
     low, high = _limits(rules.observation.space)
+    place = "" if is_native(env) else part_place(env, "observation_space")
     obs, _ = batch.reset(seed=0)
-    _require_inside("after reset()", obs, low, high)
+    _require_inside(f"{place}observation", "after reset()", obs, low, high)
     for step, _, (obs, *_) in play(batch):
-        _require_inside(f"at step {step + 1}", obs, low, high)
+        _require_inside(f"{place}observation", f"at step {step + 1}", obs, low, high)
     return "every observation lies in the observation space"
 
 
@@ -180,7 +195,9 @@ def _limits(space: spaces.Space[Any]) -> tuple[np.ndarray, np.ndarray]:
     raise TypeError(f"no limits known for {space}")
 
 
-def _require_inside(when: str, obs: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
+def _require_inside(
+    what: str, when: str, obs: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> None:
     slack = 1e-6 * np.maximum(1.0, np.abs(np.where(np.isfinite(obs), obs, 0.0)))
     bad = (obs < low - slack) | (obs > high + slack)
     if bad.any():
@@ -188,7 +205,7 @@ def _require_inside(when: str, obs: np.ndarray, low: np.ndarray, high: np.ndarra
         low, high = np.broadcast_to(low, obs.shape)[place], np.broadcast_to(high, obs.shape)[place]
         component = f", component {place[1]}" if obs.ndim > 1 else ""
         raise CheckFailed(
-            f"observation {obs[place]:.6g} {when} is outside [{low:.6g}, {high:.6g}] "
+            f"{what} {obs[place]:.6g} {when} is outside [{low:.6g}, {high:.6g}] "
             f"(environment {place[0]}{component}); widen observation_space or limit the state"
         )
 
@@ -252,8 +269,10 @@ def _check_parity(env: type[Env]) -> str:
 def _require_close(
     key: str, backend: str, step: int, ours: np.ndarray, theirs: np.ndarray
 ) -> float:
-    difference = np.abs(ours.astype(np.float64) - theirs) / (1.0 + np.abs(theirs))
-    difference = np.where(np.isnan(ours) & np.isnan(theirs), 0.0, difference)
+    same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
+    with np.errstate(invalid="ignore"):  # of two infinities
+        difference = np.abs(ours.astype(np.float64) - theirs) / (1.0 + np.abs(theirs))
+    difference = np.where(same, 0.0, difference)
     worst = float(np.max(difference, initial=0.0))
     if not worst <= TOLERANCE:
         place = tuple(np.argwhere(~(difference <= TOLERANCE))[0])
@@ -346,11 +365,12 @@ def _note_episodes(env: type[Env]) -> Finding:
             lengths += info["episode"]["l"][info["_episode"]].tolist()
             returns += info["episode"]["r"][info["_episode"]].tolist()
     if not lengths:
+        limit = env.max_episode_steps
+        advice = "set max_episode_steps to limit them"
+        if limit is not None:
+            advice = f"max_episode_steps = {limit} is more than what is played here"
         return Finding(
-            "episodes",
-            True,
-            f"no episode ended in {steps_of(env)} steps; set max_episode_steps to limit them",
-            note=True,
+            "episodes", True, f"no episode ended in {steps_of(env)} steps; {advice}", note=True
         )
     return Finding(
         "episodes",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import threading
 import time
 import traceback
@@ -28,6 +29,7 @@ from operant.check.foreign_values import (
     obs_fault,
     reward_fault,
 )
+from operant.compiler.own_code import is_library
 from operant.spaces.rows import ObsLayout
 from operant.toolchain.machine import usable_cores
 
@@ -94,9 +96,7 @@ class ForeignTrial:
         try:
             return call()
         except BaseException as error:
-            frames = traceback.extract_tb(error.__traceback__)
-            at = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
-            self._stop(name, f"{what} raised {_words(error)}{at}")
+            self._stop(name, f"{what} raised {_words(error)}{_place(error)}{_advice(error)}")
 
     def _stop(self, name: str, sentence: str) -> NoReturn:
         raise _StopError(Finding(name, False, sentence))
@@ -347,6 +347,23 @@ def _name(env: gymnasium.Env[Any, Any]) -> str:
 
 def _kind(value: Any) -> str:
     return f"a {type(value).__name__}" + (f" of {len(value)}" if isinstance(value, tuple) else "")
+
+
+def _place(error: BaseException) -> str:
+    """The innermost line of the author's, or of a library's where there is none; not of this file,
+    where a call of other arguments than the author takes ends."""
+    every = traceback.extract_tb(error.__traceback__)
+    frames = [frame for frame in every if frame.filename != __file__]
+    own = [frame for frame in frames if not is_library(frame.filename)]
+    last = (own or frames)[-1:]
+    return "".join(f" ({os.path.basename(frame.filename)}:{frame.lineno})" for frame in last)
+
+
+def _advice(error: BaseException) -> str:
+    """What to write instead, where that is known."""
+    if re.search(r"reset\(\) got an unexpected keyword argument '(seed|options)'", str(error)):
+        return "; write def reset(self, *, seed=None, options=None)"
+    return ""
 
 
 def _words(error: BaseException) -> str:

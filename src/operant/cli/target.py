@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.machinery
 import importlib.util
+import re
 import shlex
 import sys
 import traceback
@@ -220,7 +221,7 @@ def _load_from_here(name: str) -> None:
 @contextmanager
 def _imported(name: str) -> Iterator[None]:
     """What a module raises when it is imported, but for a refused environment, as `UserError`."""
-    from operant.backends.author_mistake import is_library
+    from operant.compiler.own_code import is_library
     from operant.lang import LanguageError
 
     try:
@@ -233,7 +234,17 @@ def _imported(name: str) -> Iterator[None]:
         text = f"{own[-1] if own else ''}{type(error).__name__}: {error}".removesuffix(": ")
         if isinstance(error, SyntaxError):
             text = f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}"
+        if isinstance(error, ImportError) and error.name == "operant.lang":
+            text = f"{own[-1]}{_unknown_word(error)}"
         raise UserError(f"{name} cannot be imported: {text}") from error
+
+
+def _unknown_word(error: ImportError) -> str:
+    """What to say of ``from operant.lang import fabs``."""
+    from operant.lang.advice import word_for
+
+    name = next(iter(re.findall(r"cannot import name '(\w+)'", str(error))), "")
+    return f"operant.lang has no {name!r}; {word_for(name)}"
 
 
 @contextmanager

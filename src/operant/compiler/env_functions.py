@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import inspect
 import linecache
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
@@ -25,6 +26,13 @@ def call(function: Callable[..., Any], **available: Any) -> Any:
 def arguments(function: Callable[..., Any]) -> tuple[str, ...]:
     """The names of a function's arguments."""
     return tuple(inspect.signature(function).parameters)
+
+
+def nearest(argument: str, allowed: Sequence[str]) -> str:
+    """``; did you mean 'action'?`` for an argument that is much like one of those allowed."""
+    close = difflib.get_close_matches(argument, allowed, 1, 0.75)
+    close = close or [word for word in allowed if word.startswith(argument)]
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def entry_points(env: type[Any]) -> list[FunctionType]:

@@ -26,12 +26,33 @@ class LanguageError(TypeError):
     """
 
 
-def fail(message: str) -> NoReturn:
-    """Raise `LanguageError` located at the author's line."""
+def fail(message: str, part: str = "") -> NoReturn:
+    """Raise `LanguageError` located at the author's line.
+
+    While a class statement runs that is where it begins; `part` is a name of its body, whose line
+    is said instead.
+    """
     frame = author_frame()
     if frame is None:
         raise LanguageError(message)
-    raise LanguageError(f"{frame.f_code.co_filename}:{frame.f_lineno}: {message}")
+    line = _line_of(frame, part) if part else frame.f_lineno
+    raise LanguageError(f"{frame.f_code.co_filename}:{line}: {message}")
+
+
+def _line_of(frame: FrameType, part: str) -> int:
+    """The line that gives `part` its value, in the class statement that a frame has come to."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(frame.f_code.co_filename)))
+    except (SyntaxError, ValueError):
+        return frame.f_lineno
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and node.lineno == frame.f_lineno:
+            for line in node.body:
+                targets = line.targets if isinstance(line, ast.Assign) else []
+                targets = [line.target] if isinstance(line, ast.AnnAssign) else targets
+                if any(isinstance(one, ast.Name) and one.id == part for one in targets):
+                    return line.lineno
+    return frame.f_lineno
 
 
 def author_frame() -> FrameType | None:
@@ -122,6 +143,13 @@ def word_for(name: str) -> str:
     words = [word for word in lang.__all__ if word.islower() and word not in ("boolean", "uint8")]
     words = [word for word in words if word not in ("float32", "int32")]
     return f"write it with the words of operant.lang: {', '.join(words)}"
+
+
+def is_known_word(name: str) -> bool:
+    """Whether `word_for` has more than a list of all words for a function's name."""
+    from operant import lang
+
+    return is_known_elsewhere(name) or name in lang.__all__
 
 
 def is_known_elsewhere(name: str) -> bool:

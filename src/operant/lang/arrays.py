@@ -22,6 +22,7 @@ from operant.lang.integers import Int64, to_float32
 
 MAX_BYTES = 1 << 20
 """Of the state of one environment."""
+_NUMBERS = (list, tuple, np.ndarray, int, float)
 _KINDS = {"float32": "float", "int32": "int", "uint8": "int", "bool": "bool"}
 
 
@@ -97,7 +98,8 @@ class Arrays:
             if not isinstance(value, ArrayField) or name.startswith("_") or name == "fields":
                 fail(
                     f"{cls.__qualname__}.{name} must be an array such as float32[4], int32[2, 3], "
-                    f"uint8[8] or boolean[1], got {value!r}{_as_array(name, value)}"
+                    f"uint8[8] or boolean[1], got {value!r}{_as_array(name, value)}",
+                    part=name,
                 )
             fields[name] = value
         declared = [name for name in vars(cls).get("__annotations__", {}) if name not in fields]
@@ -109,7 +111,7 @@ class Arrays:
             said = said.__name__ if isinstance(said, type) else str(said)
             kind = {"int": "int32[1]", "bool": "boolean[1]", "float": "float32[1]"}.get(said, said)
             kind = kind if "[" in kind else f"{kind}[1]" if kind in _KINDS else "float32[4]"
-            fail(f"an array is not annotated: write {name} = {kind}, not {name}: {said}")
+            fail(f"an array is not annotated: write {name} = {kind}, not {name}: {said}", part=name)
         total = sum(field.size * field.dtype.itemsize for field in fields.values())
         if not fields or total > MAX_BYTES:
             fail(
@@ -224,11 +226,20 @@ def as_cells(array: np.ndarray) -> Cells:
 
 
 def _as_array(name: str, value: object) -> str:
-    """How to declare what was written as a list of numbers; empty for anything else."""
-    if not isinstance(value, (list, tuple)) or not value:
+    """How to declare what was written as numbers or as a type; empty for anything else."""
+    if isinstance(value, _ElementType):
+        return f"; write {name} = {value!r}[1]"
+    kinds = {float: "float32", int: "int32", bool: "boolean"}
+    if isinstance(value, type) and value in kinds:
+        return f"; write {name} = {kinds[value]}[1]"
+    if isinstance(value, ArrayField) or not isinstance(value, _NUMBERS):
         return ""
-    kinds = {type(one) for one in value}
-    for kind, dtype in ((bool, "boolean"), (int, "int32"), (float, "float32")):
-        if kinds == {kind}:
-            return f"; write {name} = {dtype}[{len(value)}], and its first values in reset()"
-    return ""
+    try:
+        array = np.asarray(value)
+    except ValueError:  # rows of several lengths
+        return ""
+    names = {"f": "float32", "i": "int32", "u": "uint8", "b": "boolean"}
+    if array.size == 0 or array.dtype.kind not in names:
+        return ""
+    sizes = ", ".join(map(str, array.shape or (1,)))
+    return f"; write {name} = {names[array.dtype.kind]}[{sizes}], and its first values in reset()"

@@ -74,7 +74,10 @@ class Canvas:
         """
         x_span, y_span = x_max - x_min, y_max - y_min
         if not (0 < x_span < math.inf and 0 < y_span < math.inf):
-            raise ValueError(f"empty or infinite view: x {x_min} to {x_max}, y {y_min} to {y_max}")
+            raise ValueError(
+                f"empty or infinite view: x {x_min} to {x_max}, y {y_min} to {y_max}; write "
+                "view(x_min, x_max, y_min, y_max), the smaller of each pair first"
+            )
         self._scale = self.width / x_span
         self._origin = np.array([x_min, y_max])
         self._axes = np.array([self._scale, -self.height / y_span])

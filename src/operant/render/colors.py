@@ -63,7 +63,7 @@ def to_rgb(color: Color | str) -> Color:
             ``"turquoise"``, in capitals or not; or the six digits of ``"#rrggbb"``.
 
     Raises:
-        ValueError: it is none of them.
+        ValueError: it is none of them, or three floats from 0 to 1, as other libraries have it.
     """
     if isinstance(color, str):
         return _from_text(color)
@@ -73,6 +73,12 @@ def to_rgb(color: Color | str) -> Color:
         raise ValueError(
             f"a colour is a name such as 'red', '#e45854', or three numbers from 0 to 255, got "
             f"{color!r}"
+        )
+    if rgb.dtype.kind == "f" and 0 < rgb.max() <= 1:
+        scaled = tuple(round(255 * part) for part in rgb.tolist())
+        raise ValueError(
+            f"the numbers of a colour go from 0 to 255, so {color!r} would be black; write "
+            f"{scaled}, or round() each of them where black is meant"
         )
     red, green, blue = rgb.tolist()
     return red, green, blue

@@ -7,10 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
+from types import FunctionType
 from typing import Any
 
 import gymnasium
 from gymnasium.wrappers import TimeLimit
+
+from operant.lang.advice import LanguageError
 
 _TRUSTED = ("gymnasium.wrappers", "minigrid.wrappers")
 """Their wrappers may be named by anyone: these modules are known, and do nothing else."""
@@ -42,14 +45,36 @@ class ForeignEnv:
 
 def as_foreign(value: object, name: str = "") -> ForeignEnv | None:
     """`value` as a foreign environment: a class of ``gymnasium.Env``, or a function that makes
-    environments. None for anything else; environments themselves have no second copy."""
+    environments. None for anything else; environments themselves have no second copy.
+
+    Raises:
+        LanguageError: the functions of a class are those of an `operant.Env`.
+    """
     if isinstance(value, ForeignEnv):
         return value
+    if isinstance(value, type):
+        _refuse_another_base(value)
     if not callable(value) or isinstance(value, gymnasium.Env | gymnasium.vector.VectorEnv):
         return None
     if isinstance(value, type) and not (hasattr(value, "reset") and hasattr(value, "step")):
         return None
     return ForeignEnv(name or _name_of(value), value)
+
+
+def _refuse_another_base(env: type[Any]) -> None:
+    """Refuse ``class Cart(gymnasium.Env)`` with ``def step(state, action)``."""
+    for name in ("step", "reset", "observe"):
+        function = vars(env).get(name)
+        if not isinstance(function, FunctionType):
+            continue
+        code = function.__code__
+        first = code.co_varnames[: code.co_argcount][:1]
+        if first and first[0] in ("state", "random", "params"):
+            raise LanguageError(
+                f"{code.co_filename}:{code.co_firstlineno}: {name}({first[0]}, ...) is written as "
+                f"for operant.Env, which {env.__name__} is not; write class "
+                f"{env.__name__}(operant.Env), or def {name}(self, ...)"
+            )
 
 
 def _name_of(make: Any) -> str:

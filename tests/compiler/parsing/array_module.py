@@ -17,7 +17,8 @@ from ...modules import load
 HEAD = """\
 import math
 import random as rnd
-from enum import IntEnum
+import time
+from enum import Enum, IntEnum
 from functools import lru_cache, wraps
 from typing import NamedTuple
 
@@ -38,11 +39,25 @@ N = 4
 BIG = 2**62
 SCORES = []
 COSTS = {"wood": 1}
+MOVES = {0: (0, 1), 1: (1, 0)}
+PRICES = {0: 5, 1: 7}
 
 
 class Ship:
     SPEED = 0.5
     COUNT = 3
+
+
+class Side(Enum):
+    LEFT = 0
+
+
+class Counter:
+    def add(self, x):
+        return x
+
+
+COUNTER = Counter()
 
 
 class Way(IntEnum):

@@ -20,14 +20,18 @@ ON_THE_LINE = {
     "n = float32()": "sizes stand in square brackets; write float32[1]",
     "n = int32[1.5]": "int32 takes sizes of at least 1, such as int32[8], got 1.5",
     "n = int32[0]": "int32 takes sizes of at least 1, such as int32[8], got 0",
-}
-OF_THE_CLASS = {
-    "n = 0": f"{AN_ARRAY}, got 0",
+    "n = 0": f"{AN_ARRAY}, got 0; write n = int32[1], and its first values in reset()",
     "n = [0, 0]": f"{AN_ARRAY}, got [0, 0]; write n = int32[2], and its first values in reset()",
-    "n = np.zeros(2)": f"{AN_ARRAY}, got array([0., 0.])",
-    "n = int32": f"{AN_ARRAY}, got int32",
+    "n = np.zeros(2)": (
+        f"{AN_ARRAY}, got array([0., 0.]); write n = float32[2], and its first values in reset()"
+    ),
+    "n = int32": f"{AN_ARRAY}, got int32; write n = int32[1]",
+    "n = float": f"{AN_ARRAY}, got <class 'float'>; write n = float32[1]",
+    "n = 'four'": f"{AN_ARRAY}, got 'four'",
     "n: int32[4]": "an array is not annotated: write n = int32[4], not n: int32[4]",
     "n: int": "an array is not annotated: write n = int32[1], not n: int",
+}
+OF_THE_CLASS = {
     "n = int32[1024, 1024]": (
         "Task.State needs at least one array and at most 1048576 bytes, got 5 arrays of 4194385 "
         "bytes"
@@ -41,6 +45,10 @@ HEADS = {
     "def step(state, action, seed):": (
         "step() of a state of arrays takes any of state, action, random, params; got the argument "
         "'seed'"
+    ),
+    "def step(state, act, random):": (
+        "step() of a state of arrays takes any of state, action, random, params; got the argument "
+        "'act'; did you mean 'action'?"
     ),
     "def step(state, action, random=None):": (
         "step() takes plain arguments only, without defaults, * and /, got def step(state, action, "

@@ -190,6 +190,32 @@ STATEMENTS = {
     ),
 }
 CALLS = {
+    "y = np.argmax(state.x)  #!": (
+        "np.argmax() is not compiled; write best, most = 0, state.x[0], then for k in range(3): if "
+        "state.x[k] > most: best, most = k, state.x[k]"
+    ),
+    "y = state.board.argmin()  #!": (
+        "state.board.argmin() is not compiled; write best, least = 0, state.board[0, 0], then for "
+        "y in range(4): for x in range(4): if state.board[y, x] < least: best, least = y * 4 + x, "
+        "state.board[y, x]"
+    ),
+    "y = np.roll(state.x, 1)  #!": (
+        "np.roll() is not compiled; write a loop over the elements of arrays"
+    ),
+    "y = np.linalg.norm(state.x)  #!": (
+        "np.linalg.norm() is not compiled; write sqrt(x * x + y * y)"
+    ),
+    "y = np.linalg.inv(state.grid)  #!": (
+        "np.linalg.inv() is not compiled; write a loop over the elements of arrays"
+    ),
+    "y = time.time()  #!": (
+        "time.time() is not compiled: no step may depend on the clock; count steps in State: steps "
+        "= int32[1], then state.steps[0] += 1"
+    ),
+    "y = COUNTER.add(1)  #!": (
+        "COUNTER.add() is a method of an object, which all environments would share; write a "
+        "function above the class, def add(...), and keep the object's numbers in State"
+    ),
     "y = square(x=1)  #!": "square() is given its arguments in order, without x=; write square(1)",
     "y = square(*state.x)  #!": "square() is given its arguments in order, without *",
     "y = square(1, 2)  #!": "square(x) takes 1 argument, got 2",

@@ -108,6 +108,23 @@ NUMBERS = {
         "action is never None in compiled code; write -1 for nobody, and action == -1"
     ),
     "y = action is not N  #!": "`is` is not compiled; write action != N",
+    "y = (state.n[0], state.n[1]) == (0, N)  #!": (
+        "tuples are not compared; write state.n[0] == 0 and state.n[1] == N"
+    ),
+    "y = (state.n[0], action) != (0, 1)  #!": (
+        "tuples are not compared; write state.n[0] != 0 or action != 1"
+    ),
+    "y = action == Side.LEFT  #!": (
+        "what is compared must be a number, got a member of Side; make it class Side(enum.IntEnum)"
+    ),
+    "y = MOVES[action]  #!": (
+        "only arrays have elements, and MOVES is a dict; write MOVES = ((0, 1), (1, 0)), a table, "
+        "and MOVES[action, 0]"
+    ),
+    "y = PRICES[action]  #!": (
+        "only arrays have elements, and PRICES is a dict; write PRICES = (5, 7), a table, and "
+        "PRICES[action]"
+    ),
     "y = state.n == 0  #!": (
         "what is compared must be a number, got an array of 4; write one element, state.n[k],"
         " or a loop"

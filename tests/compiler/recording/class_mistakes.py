@@ -86,6 +86,26 @@ CLASS_MISTAKES: dict[str, tuple[Change | list[Change], str]] = {
         "write a plain function, without the decorator",
     ),
     # The class
+    "a render that is a method": (
+        (
+            "    def observe(",
+            "    def render(self):  #!\n        return None\n\n    def observe(",
+        ),
+        "render() takes any of state, canvas, params; got the argument 'self'; it is no method; "
+        "write def render(state, canvas), which draws on the canvas",
+    ),
+    "spaces in __init__": (
+        [
+            (f"    {SPACE}\n    {ACTIONS}\n", ""),
+            (
+                "    def observe(",
+                f"    def __init__(self):  #!\n        self.{SPACE}\n\n    def observe(",
+            ),
+        ],
+        "Cart.__init__ would never run: an environment has no instances; write observation_space "
+        "= ... and action_space = ... in the class itself, and settings into class "
+        "Params(NamedTuple)",
+    ),
     "a list field": (
         (FIELD, f"{FIELD}        walls: list  #!\n"),
         "Cart.State.walls: use float, int or bool, got list; write one field for each number (x0: "

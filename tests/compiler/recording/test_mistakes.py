@@ -18,9 +18,10 @@ from operant.lang import LanguageError
 
 from ...modules import load as load_file
 from .class_mistakes import CLASS_MISTAKES
+from .hidden_mistakes import HIDDEN_MISTAKES
 from .mistakes import FUNCTION_MISTAKES, GOOD, HEAD, LINE, Change
 
-MISTAKES = FUNCTION_MISTAKES | CLASS_MISTAKES
+MISTAKES = FUNCTION_MISTAKES | CLASS_MISTAKES | HIDDEN_MISTAKES
 
 _numbers = itertools.count()
 
@@ -80,6 +81,9 @@ ALLOWED = [
     "x = state.x + v\n\n        def more(y):\n            nonlocal x\n            x = x + y\n"
     "        more(1.0)",
     "x = state.x + v\n        assert params is not None, f'{params.__class__}'",
+    "x = state.x + v\n        table = LOG\n        table = [*table, x]\n        x = table[0]",
+    "x = state.x + v\n        import queue\n        x = x + queue.Queue(3).maxsize",
+    "x = state.x + v\n        x += TRACKER.total",
     "x = state.x + v\n        x = max(1.0, 2.0) * x + math.sin(1.0) + sum([x, v])",
 ]
 
@@ -93,6 +97,21 @@ def test_functions_of_libraries_are_not_looked_through(file: Path) -> None:
     """``textwrap.fill`` and the like may do what they want."""
     more = f"{LINE}\n        import statistics\n        x = x * statistics.mean([1.0, 2.0])"
     load(file, changed((LINE, more)))
+
+
+def test_the_line_is_that_of_the_helper_in_another_module(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    helper = file.with_name(f"helper_of_{file.name}")
+    helper.write_text("PAIR = (1.0, 2.0)\n\n\ndef third(x):\n    return x + PAIR[2]\n")
+    monkeypatch.syspath_prepend(file.parent)
+    monkeypatch.setitem(sys.modules, helper.stem, load_file(helper))
+    more = f"{LINE}\n        import {helper.stem}\n        x = {helper.stem}.third(x)"
+    with pytest.raises(LanguageError) as caught:
+        load(file, changed((LINE, more)))
+    assert str(caught.value) == (
+        f"{helper}:5: IndexError: PAIR[2] is outside: PAIR holds 2 values, 0 to 1"
+    )
 
 
 def test_text_that_is_not_to_be_had_is_not_looked_through() -> None:

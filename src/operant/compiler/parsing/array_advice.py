@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 DRAWS = ("uniform", "integers", "chance", "normal")
 """What the argument `random` draws."""
@@ -76,6 +77,11 @@ _LOOPS = {
     "amin": ("least = {first}", "least = min(least, {element})"),
     "amax": ("most = {first}", "most = max(most, {element})"),
     "count_nonzero": ("total = 0", "total += to_int({truth})"),
+    "argmin": (
+        "best, least = 0, {first}",
+        "if {element} < least: best, least = {index}, {element}",
+    ),
+    "argmax": ("best, most = 0, {first}", "if {element} > most: best, most = {index}, {element}"),
 }
 LOOPS = frozenset(_LOOPS)
 """Functions of whole arrays, which are written as loops."""
@@ -200,7 +206,7 @@ def loop_advice(name: str, node: ast.Call, shape: tuple[int, ...] = (), kind: st
     given = node.args[0] if node.args else None
     if given is None and isinstance(node.func, ast.Attribute):  # state.board.sum()
         given = node.func.value
-    head, element, first = "for k in range(n):", "array[k]", "array[0]"
+    head, element, first, index = "for k in range(n):", "array[k]", "array[0]", "k"
     if isinstance(given, ast.GeneratorExp | ast.ListComp):
         head = " ".join(map(_loop, given.generators))
         element = ast.unparse(given.elt)
@@ -210,10 +216,14 @@ def loop_advice(name: str, node: ast.Call, shape: tuple[int, ...] = (), kind: st
         names, head = loops(shape)
         element = f"{ast.unparse(given)}[{names}]"
         first = f"{ast.unparse(given)}[{', '.join('0' * len(shape))}]"
+        index = names if len(shape) == 1 else f"({names})"
+        if len(shape) == 2:
+            index = f"y * {shape[1]} + x"
     truth = element if kind == "bool" else f"{element} != 0"
     added = f"to_int({element})" if kind == "bool" and name in ("sum", "prod", "mean") else element
     zero, one = ("0.0", "1.0") if kind == "float" else ("0", "1")
     words = {"zero": zero, "one": one, "first": first, "element": added, "truth": truth}
+    words["index"] = index
     start, body = begin.format(**words), each.format(**words)
     return f"{ast.unparse(node.func)}() is not compiled; write {start}, then {head} {body}"
 
@@ -273,6 +283,32 @@ def membership_advice(node: ast.Compare) -> str:
     array, size = (ast.unparse(right), f"len({ast.unparse(right)})") if is_array else ("array", "n")
     loop = f"for k in range({size}): found = found or {array}[k] == {left}"
     return f"{text}; write found = False, then {loop}"
+
+
+def tuples_advice(node: ast.Compare) -> str:
+    """For ``(a, b) == (c, d)``: the parts one by one; empty where it is another comparison."""
+    match node:
+        case ast.Compare(
+            left=ast.Tuple(elts=left),
+            ops=[ast.Eq() | ast.NotEq() as operation],
+            comparators=[ast.Tuple(elts=right)],
+        ) if len(left) == len(right) > 0:
+            sign, word = ("==", " and ") if isinstance(operation, ast.Eq) else ("!=", " or ")
+            pairs = zip(map(ast.unparse, left), map(ast.unparse, right), strict=True)
+            parts = word.join(f"{a} {sign} {b}" for a, b in pairs)
+            return f"tuples are not compared; write {parts}"
+    return ""
+
+
+def dict_advice(name: str, table: dict[Any, Any], index: ast.expr) -> str:
+    """For ``MOVES[action]`` of a dict of the module: the table that holds the same."""
+    if list(table) != list(range(len(table))) or not table:
+        return f"write {name} = (1, 2) and a name for each index: WOOD = 0"
+    values = repr(tuple(table.values()))
+    values = values if len(values) <= 60 else f"({table[0]!r}, ...)"
+    part = isinstance(table[0], tuple | list)
+    read = f"{name}[{ast.unparse(index)}{', 0' if part else ''}]"
+    return f"write {name} = {values}, a table, and {read}"
 
 
 def for_advice(node: ast.For, shape: tuple[int, ...] = ()) -> str:

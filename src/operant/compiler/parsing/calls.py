@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 from dataclasses import replace
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from operant.compiler.parsing.kinds import (
 )
 from operant.compiler.parsing.lookups import constant
 from operant.lang import words
+from operant.lang.advice import is_known_word, word_for
 
 _COMPOSED = {getattr(words, name): name for name in COMPOSED}
 _INSTRUCTIONS = {words.floor: "floor", words.ceil: "ceil", words.sqrt: "sqrt"}
@@ -121,8 +122,21 @@ class Calls(Expressions):
                 f"{text}() changes {kept}, which all environments would share; keep it in State: "
                 f"{kept.lower()} = int32[8], and a count n = int32[1]"
             )
-        if getattr(called, "__module__", "").startswith("numpy"):
-            return f"{text}() is not compiled; write a loop over the elements of arrays"
+        if isinstance(called, MethodType):
+            return (
+                f"{text}() is a method of an object, which all environments would share; write a "
+                f"function above the class, def {name}(...), and keep the object's numbers in State"
+            )
+        module = getattr(called, "__module__", "") or getattr(owner, "__module__", "")
+        if module in ("time", "datetime"):
+            return (
+                f"{text}() is not compiled: no step may depend on the clock; count steps in State: "
+                "steps = int32[1], then state.steps[0] += 1"
+            )
+        if module.startswith("numpy"):
+            has_word = module != "numpy" and is_known_word(name)
+            loop = "write a loop over the elements of arrays"
+            return f"{text}() is not compiled; {word_for(name) if has_word else loop}"
         if hasattr(called, "__wrapped__"):
             return f"{text}() is decorated, which is not compiled; write a plain function with def"
         if isinstance(called, type) and called.__module__ != "builtins":

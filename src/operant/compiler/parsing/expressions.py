@@ -8,6 +8,7 @@ bit. What would make them differ is refused, with the line and what to write ins
 from __future__ import annotations
 
 import ast
+import enum
 import operator
 from abc import abstractmethod
 from dataclasses import replace
@@ -15,7 +16,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from operant.compiler.parsing.array_advice import expression_advice, membership_advice
+from operant.compiler.parsing.array_advice import (
+    dict_advice,
+    expression_advice,
+    membership_advice,
+    tuples_advice,
+)
 from operant.compiler.parsing.kinds import (
     BOOL,
     FLOAT,
@@ -100,6 +106,9 @@ class Expressions(Lookups):
                 advice = "let it return a number, or call it on a line of its own"
             case "text":
                 advice = "there is no text in compiled code; write numbers (LEFT, RIGHT = 0, 1)"
+            case _ if isinstance(value.value, enum.Enum):
+                name = type(value.value).__name__
+                got, advice = f"a member of {name}", f"make it class {name}(enum.IntEnum)"
             case _:
                 got = f"a {type(value.value).__name__}"
                 advice = "constants are numbers, or tables of numbers, above the class"
@@ -198,7 +207,7 @@ class Expressions(Lookups):
         text, got = ast.unparse(node.value), described(base.kind)
         advice = "constants that are indexed are tables of numbers above the class: (1, 2, 3)"
         if isinstance(base.value, dict):
-            got, advice = "a dict", f"write {text} = (1, 2) and a name for each index: WOOD = 0"
+            got, advice = "a dict", dict_advice(text, base.value, node.slice)
         elif base.kind == OUTSIDE:
             got = f"a {type(base.value).__name__}"
         elif base.kind in (STATE, PARAMS):
@@ -362,6 +371,8 @@ class Expressions(Lookups):
             self.fail(node, "a call in the middle of a comparison; give its result a name")
         if any(type(operation) not in _COMPARISONS for operation in node.ops):
             self.fail(node, membership_advice(node))
+        if tuples := tuples_advice(node):
+            self.fail(node, tuples)
         values = [self.visit(term) for term in terms]
         texts, results = [], []
         for k, operation in enumerate(node.ops):

@@ -26,7 +26,7 @@ from operant.compiler.parsing.kinds import (
     Value,
     described,
 )
-from operant.lang.advice import LanguageError, word_for
+from operant.lang.advice import LanguageError, is_known_word, word_for
 from operant.lang.arrays import Cells
 
 if TYPE_CHECKING:
@@ -173,7 +173,9 @@ class Lookups(ABC):
             self.fail(node, f"{text}() is not compiled and ignores the seed; {how}{draws}")
         if module.__name__ not in ("math", "numpy"):
             return
-        if module.__name__ == "numpy" and (name in LOOPS or name == "random"):
+        if module.__name__ == "numpy" and (
+            name in LOOPS or isinstance(getattr(module, name, None), ModuleType)
+        ):
             return  # the call knows of what array; of np.random the function comes next
         if name == "pi":
             self.fail(node, f"{text} is not compiled; write from operant.lang import pi, then pi")
@@ -181,7 +183,9 @@ class Lookups(ABC):
             self.fail(node, f"give {text} a name above the class: {name.upper()} = {text}")
         if name in ("array", "asarray", "empty", "ones", "zeros", "full", "arange"):
             self.fail(node, f"{text}() is not compiled; declare arrays in State: x = float32[8]")
-        self.fail(node, f"{text}() is not compiled; {word_for(name)}")
+        loop = module.__name__ == "numpy" and not is_known_word(name)
+        better = "write a loop over the elements of arrays" if loop else word_for(name)
+        self.fail(node, f"{text}() is not compiled; {better}")
 
     def parameter(self, node: ast.Attribute, name: str) -> Value:
         """A float parameter is read when the function runs; others are constants."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any
 
+from operant.compiler.own_code import is_library
 from operant.compiler.recording.trace import Symbol
 from operant.lang.advice import LanguageError, expression_at, is_known_elsewhere, word_for
 
@@ -25,18 +26,20 @@ _SYMBOL_METHODS = {
 }
 
 
-def explain(error: Exception, env: type[Any], file: str) -> tuple[int | None, str]:
-    """The line in `file` that an exception passed, and the sentence to say of it.
+def explain(error: Exception, env: type[Any], file: str) -> tuple[str, str]:
+    """``file:line`` that an exception passed, and the sentence to say of it.
 
-    The line is None where it passed none: an error of the call itself.
+    The innermost line of the author's: in `file`, where the function stands, or in another module
+    that it calls. The place is empty where it passed none: an error of the call itself.
     """
     trace, own = error.__traceback__, None
-    while trace is not None:  # the innermost line of the author's own file
-        if trace.tb_frame.f_code.co_filename == file:
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        if name == file or (own is not None and not is_library(name)):
             own = trace
         trace = trace.tb_next
     said = _explained(error, env, own) or f"{type(error).__name__}: {error}"
-    return (None if own is None else own.tb_lineno), said
+    return ("" if own is None else f"{own.tb_frame.f_code.co_filename}:{own.tb_lineno}"), said
 
 
 def hidden_refusal(error: BaseException) -> LanguageError | None:

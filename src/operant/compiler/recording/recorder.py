@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import typing
 from collections.abc import Callable
@@ -10,7 +9,14 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from operant.compiler.env_functions import arguments, call, part_place, place, return_place
+from operant.compiler.env_functions import (
+    arguments,
+    call,
+    nearest,
+    part_place,
+    place,
+    return_place,
+)
 from operant.compiler.recording.explain import explain, hidden_refusal
 from operant.compiler.recording.refusals import recording
 from operant.compiler.recording.several import Several
@@ -188,8 +194,8 @@ class Recorder:
             refusal = hidden_refusal(error)
             if refusal is not None:
                 raise refusal from None
-            line, said = explain(error, self.env, file)
-            raise LanguageError(f"{file}:{line or first}: {said}") from error
+            at, said = explain(error, self.env, file)
+            raise LanguageError(f"{at or f'{file}:{first}'}: {said}") from error
 
     def _output(self, program: Program, name: str, what: str, value: Any, dtype: str) -> None:
         """Add one output, converted from int to float where that loses nothing."""
@@ -330,13 +336,9 @@ def _check_arguments(env: type[Any], name: str) -> None:
     for argument in arguments(function):
         if argument in allowed:
             continue
-        advice = ""
-        close = difflib.get_close_matches(argument, allowed, 1, 0.75)
-        close = close or [word for word in allowed if word.startswith(argument)]
+        advice = nearest(argument, allowed)
         if argument in ("self", "cls"):
             advice = f"; it is no method, so write def {name}({', '.join(allowed)}), or fewer"
-        elif close:
-            advice = f"; did you mean {close[0]!r}?"
         raise LanguageError(
             f"{place(function)}: {name}() takes any of {', '.join(allowed)}; "
             f"got the argument {argument!r}{advice}"

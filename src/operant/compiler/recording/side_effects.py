@@ -10,88 +10,49 @@ import ast
 import builtins
 import logging
 import pprint
-import random
-import sys
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
-from typing import Any, NoReturn, cast
-
-import numpy as np
+import warnings
+from collections.abc import Iterable
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any, NoReturn
 
 from operant.compiler.outer import MISSING, plain_function
-from operant.compiler.read_source import SourceError, read_source
+from operant.compiler.recording.followed import (
+    CHANGEABLE,
+    GENERATORS,
+    Names,
+    followed,
+    is_library,
+    is_stream,
+    root,
+)
 from operant.lang.advice import LanguageError
 
-_CHANGEABLE = (list, dict, set, deque, bytearray, np.ndarray)
 _CHANGES = {"append", "appendleft", "extend", "insert", "remove", "pop", "popleft", "clear", "sort"}
 _CHANGES |= {"reverse", "update", "setdefault", "popitem", "add", "discard", "fill"}
 _CLOCKS = ("time", "datetime")
-Looked = FunctionType | MethodType
-_SPEAKING = (builtins.print, builtins.input, builtins.open, pprint.pprint)
-_GENERATORS = (random.Random, np.random.Generator, np.random.RandomState)
+_SPEAKING = (builtins.print, builtins.input, builtins.open, pprint.pprint, warnings.warn)
 
 
-def refuse_side_effects(functions: Iterable[Looked]) -> None:
+def refuse_side_effects(functions: Iterable[FunctionType]) -> None:
     """Look through an author's functions and those they call.
 
     Raises:
         LanguageError: one prints, catches exceptions, or changes what outlives the call.
     """
-    for function, tree in _written(functions):
-        reader = _Reader(function, tree)
-        for node in _in_order(tree):
+    for names in followed(functions):
+        reader = _Reader(names)
+        for node in _in_order(names.tree):
             reader.refuse(node)
 
 
-def drawing_place(functions: Iterable[Looked]) -> str:
+def drawing_place(functions: Iterable[FunctionType]) -> str:
     """Where a number is drawn, and not from `random`: ``file:line: call()``; empty if nowhere."""
-    for function, tree in _written(functions):
-        reader = _Reader(function, tree)
-        for node in _in_order(tree):
-            if isinstance(node, ast.Call) and _draws(reader.value(node.func)):
-                return f"{function.__code__.co_filename}:{node.lineno}: {ast.unparse(node.func)}()"
+    for names in followed(functions):
+        file = names.function.__code__.co_filename
+        for node in _in_order(names.tree):
+            if isinstance(node, ast.Call) and _draws(names.value(node.func)):
+                return f"{file}:{node.lineno}: {ast.unparse(node.func)}()"
     return ""
-
-
-def _written(functions: Iterable[Looked]) -> Iterator[tuple[Looked, ast.stmt]]:
-    """The functions and the author's own that they call, each with its syntax tree, if known."""
-    waiting, seen = list(functions), set()
-    entries = {function.__code__ for function in waiting}
-    while waiting:
-        function = waiting.pop(0)
-        code = function.__code__
-        if code in seen or _is_library(function, code in entries):
-            continue
-        seen.add(code)
-        try:
-            tree = read_source(_plain(function))
-        except SourceError:
-            continue
-        if tree is None:
-            continue
-        yield function, tree
-        reader = _Reader(function, tree)
-        called = [reader.value(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)]
-        waiting += [found for found in map(_function, called) if found is not None]
-
-
-def _function(called: Any) -> FunctionType | MethodType | None:
-    """What is looked through: a function of the author's, a method of an object of theirs."""
-    return called if isinstance(called, MethodType) else plain_function(called)
-
-
-def _plain(function: Looked) -> FunctionType:
-    """The function itself, or that of a method."""
-    found: FunctionType = getattr(function, "__func__", function)  # type: ignore[arg-type]
-    return found
-
-
-def _is_library(function: Looked, entry: bool) -> bool:
-    top = function.__module__.partition(".")[0] if function.__module__ else ""
-    if top == "operant" or entry:
-        return top == "operant"
-    return top in sys.stdlib_module_names or "site-packages" in function.__code__.co_filename
 
 
 def _in_order(tree: ast.stmt) -> list[ast.AST]:
@@ -100,27 +61,12 @@ def _in_order(tree: ast.stmt) -> list[ast.AST]:
     return sorted((node for node in nodes if hasattr(node, "lineno")), key=lambda n: n.lineno)
 
 
-def _locals(code: CodeType) -> set[str]:
-    """Names that are variables of a function, or of a function within it."""
-    names = {*code.co_varnames, *code.co_cellvars}
-    for part in code.co_consts:
-        if isinstance(part, CodeType):
-            names |= _locals(part)
-    return names
-
-
 class _Reader:
     """Refuses what a statement or an expression of one function does."""
 
-    def __init__(self, function: Looked, tree: ast.stmt) -> None:
-        self.function = _plain(function)
-        self.locals = _locals(function.__code__)
-        self.bound = {}
-        if isinstance(function, MethodType):
-            self.bound[function.__code__.co_varnames[0]] = function.__self__
-        self.aliases = {k: v for k, v in _assigned_once(tree).items() if k not in self.bound}
-        names = [n for node in ast.walk(tree) if isinstance(node, ast.Import) for n in node.names]
-        self.imported = {name.asname or name.name: name.name for name in names}
+    def __init__(self, names: Names) -> None:
+        self.function = names.function
+        self.value = names.value
 
     def refuse(self, node: ast.AST) -> None:
         match node:
@@ -136,8 +82,14 @@ class _Reader:
                 self._changes(node, f"nonlocal {', '.join(names)}")
             case ast.Assign(targets=targets) | ast.Delete(targets=targets):
                 self._refuse_targets(node, targets)
+            case ast.AugAssign(target=ast.Name() as target):
+                if isinstance(self.value(target), CHANGEABLE):
+                    self._changes(node, ast.unparse(node))
             case ast.AugAssign(target=target) | ast.AnnAssign(target=target):
                 self._refuse_targets(node, [target])
+            case ast.Expr(value=ast.Call(func=ast.Attribute() as method)):
+                if self._is_of_a_library(method):
+                    self._changes(node, f"{ast.unparse(method)}()")
             case ast.Call():
                 self._refuse_call(node)
 
@@ -150,7 +102,19 @@ class _Reader:
 
     def _outlives(self, target: ast.expr) -> bool:
         part = isinstance(target, ast.Attribute | ast.Subscript)
-        return part and self.value(_root(target)) is not MISSING
+        return part and self.value(root(target)) is not MISSING
+
+    def _is_of_a_library(self, method: ast.Attribute) -> bool:
+        """Whether a call whose result nobody takes is of an object outside, and of a class that is
+        not looked through: ``QUEUE.put(x)``."""
+        holder = self.value(method.value)
+        if holder is MISSING or isinstance(holder, ModuleType | type):
+            return False
+        called = self.value(method)
+        if called is MISSING:
+            return callable(getattr(type(holder), method.attr, None))
+        function = plain_function(getattr(called, "__func__", None))
+        return not _speaks(called) and function is not None and is_library(function)
 
     def _refuse_call(self, node: ast.Call) -> None:
         callee = self.value(node.func)
@@ -175,16 +139,16 @@ class _Reader:
         """Whether a call changes an object that outlives it: ``LOG.append(x)``, also by another
         name, ``list.append(LOG, x)`` and ``setattr(Cart, "last", x)``."""
         name = getattr(callee, "__name__", "")
-        if isinstance(callee, BuiltinFunctionType) and isinstance(callee.__self__, _CHANGEABLE):
+        if isinstance(callee, BuiltinFunctionType) and isinstance(callee.__self__, CHANGEABLE):
             return name in _CHANGES
         known = bool(node.args) and self.value(node.args[0]) is not MISSING
         if callee is builtins.setattr or callee is builtins.delattr:
             return known
-        if getattr(callee, "__objclass__", None) in _CHANGEABLE:
+        if getattr(callee, "__objclass__", None) in CHANGEABLE:
             return known and name in _CHANGES
         match node.func:
             case ast.Attribute(value=ast.Subscript() as part, attr=attr) if attr in _CHANGES:
-                return isinstance(self.value(_root(part)), (*_CHANGEABLE, tuple))
+                return isinstance(self.value(root(part)), (*CHANGEABLE, tuple))
         return False
 
     def _refuse_constant_draw(self, node: ast.Call, callee: object) -> None:
@@ -215,82 +179,11 @@ class _Reader:
         line = node.lineno  # type: ignore[attr-defined]
         raise LanguageError(f"{self.function.__code__.co_filename}:{line}: {message}")
 
-    def value(self, node: ast.expr) -> Any:
-        """What a name outside the function stands for; `MISSING` for what is not known."""
-        if isinstance(node, ast.Name):
-            if node.id in self.imported:
-                return sys.modules.get(self.imported[node.id], MISSING)
-            if node.id in self.bound:
-                return self.bound[node.id]
-            if node.id in self.aliases:
-                return self.value(self.aliases[node.id])
-            return MISSING if node.id in self.locals else _outer(self.function, node.id)
-        if isinstance(node, ast.Attribute):
-            holder = self.value(node.value)
-            known = (ModuleType, type, logging.Logger, *_GENERATORS, *_CHANGEABLE)
-            if isinstance(holder, known) or _is_stream(holder):
-                return getattr(holder, node.attr, MISSING)
-            if type(holder).__module__ == self.function.__module__:  # of a class of the author's
-                method = getattr(type(holder), node.attr, None)
-                if isinstance(method, FunctionType):
-                    return MethodType(method, holder)
-                return (
-                    vars(holder).get(node.attr, MISSING) if hasattr(holder, "__dict__") else MISSING
-                )
-        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-            holder = self.value(node.value)
-            if isinstance(holder, list | dict | tuple):
-                try:
-                    holder = cast(Any, holder)
-                    return holder[node.slice.value]
-                except (LookupError, TypeError):
-                    return MISSING
-        return MISSING
-
-
-def _outer(function: FunctionType, name: str) -> Any:
-    free = function.__code__.co_freevars
-    if name in free:
-        try:
-            return (function.__closure__ or ())[free.index(name)].cell_contents
-        except ValueError:  # an empty cell
-            return MISSING
-    if name in function.__globals__:
-        return function.__globals__[name]
-    return getattr(builtins, name, MISSING)
-
-
-def _assigned_once(tree: ast.stmt) -> dict[str, ast.expr]:
-    """Variables that are only another name: assigned once, a name or a part of one."""
-    stores: dict[str, list[ast.expr | None]] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            plain = isinstance(node.value, ast.Name | ast.Attribute | ast.Subscript)
-            stores.setdefault(node.targets[0].id, []).append(node.value if plain else None)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            stores.setdefault(node.id, [])
-    counts = Counter(
-        node.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    )
-    return {
-        name: values[0]
-        for name, values in stores.items()
-        if counts[name] == len(values) == 1 and values[0] is not None
-    }
-
 
 def _owner(callee: Any) -> str:
     """The module of a class whose method this is."""
     owner = getattr(callee, "__self__", None)
     return str(owner.__module__) if isinstance(owner, type) else ""
-
-
-def _root(node: ast.expr) -> ast.expr:
-    while isinstance(node, ast.Attribute | ast.Subscript):
-        node = node.value
-    return node
 
 
 def _is_literal(node: ast.expr) -> bool:
@@ -303,17 +196,13 @@ def _speaks(callee: Any) -> bool:
     if any(callee is word for word in _SPEAKING):
         return True
     owner = getattr(callee, "__self__", None)
-    if isinstance(owner, logging.Logger) or _is_stream(owner):
+    if isinstance(owner, logging.Logger) or is_stream(owner):
         return True
     return isinstance(callee, FunctionType) and callee.__module__ == "logging"
 
 
-def _is_stream(value: object) -> bool:
-    return value is not None and (value is sys.stdout or value is sys.stderr)
-
-
 def _draws(callee: Any) -> bool:
-    if isinstance(getattr(callee, "__self__", None), _GENERATORS):
+    if isinstance(getattr(callee, "__self__", None), GENERATORS):
         return True
     module = getattr(callee, "__module__", None) or ""
     return callee is not MISSING and module.startswith(("random", "numpy.random"))

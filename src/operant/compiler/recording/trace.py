@@ -7,6 +7,7 @@ A `Symbol` stands for one number of one environment. Arithmetic on symbols adds 
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -107,6 +108,9 @@ def as_symbol(program: Program, value: object) -> Symbol:
         fail("a field is read from the argument: state.x or params.x, not from the class")
     if isinstance(value, str):
         hint = "; number the cases 0, 1, 2"
+    if isinstance(value, enum.Enum):
+        kind = type(value).__name__
+        hint = f"; write {kind}.{value.name}.value, or make it class {kind}(enum.IntEnum)"
     fail(f"expected a number, got {described(value)}{hint}")
 
 

@@ -10,6 +10,7 @@ from types import FunctionType
 from typing import Any
 
 from operant.compiler.emit.dialects import Dialect, PythonText
+from operant.compiler.env_functions import nearest, part_place
 from operant.compiler.outer import plain_function
 from operant.compiler.parsing.functions import Compiled, Library
 from operant.compiler.parsing.kinds import BOOL, FLOAT, INT, NOTHING, PARAMS, RANDOM, STATE, Array
@@ -48,8 +49,9 @@ class ArrayRules(Rules):
             )
         limit = env.max_episode_steps
         if limit is not None and (not isinstance(limit, int) or limit < 1):
-            raise TypeError(
-                f"{env.__qualname__}.max_episode_steps must be at least 1, got {limit!r}"
+            raise LanguageError(
+                f"{part_place(env, 'max_episode_steps')}{env.__qualname__}.max_episode_steps must "
+                f"be a whole number of at least 1, or None, got {limit!r}"
             )
         rules = cls(
             env=env,
@@ -129,7 +131,7 @@ def _function(env: type[Any], name: str) -> FunctionType:
             raise LanguageError(
                 f"{code.co_filename}:{code.co_firstlineno}: {name}() of a state of arrays takes "
                 f"any of {', '.join(ENTRY_POINTS[name])}; got the argument {argument!r}"
-                f"{_NO_SELF if argument == 'self' else ''}"
+                f"{_NO_SELF if argument == 'self' else nearest(argument, ENTRY_POINTS[name])}"
             )
     return function
 
