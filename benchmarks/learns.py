@@ -68,6 +68,12 @@ LINES = (
     Line("python train.py", 10, -0.9, "70", "examples/native"),
     Line("operant train LunarLander-v3", 200, -180, "~ 280"),
     Line("operant train examples/gymnasium_env.py:Thermostat", -8, -56, "unknown; a rule -6.4"),
+    Line(
+        "operant train examples/pixels.py:Catch --set env.frame_stack=2 --total-steps 2e5",
+        4.5,
+        -1.7,
+        "5",
+    ),
     Line("operant train Prospector-v0", 45, -0.2, "unknown; a careful captain 36.9"),
 )
 

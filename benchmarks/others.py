@@ -32,12 +32,6 @@ LINES = (
     Line("operant train Hopper-v5", 2410, 20, "~ 3500"),
     Line("operant train HalfCheetah-v5", 5820, -280, "~ 7000"),
     Line("python examples/multi_agent.py", -20, -27, "unknown"),
-    Line(
-        "operant train examples/pixels.py:Catch --set env.frame_stack=2 --total-steps 2e5",
-        4.5,
-        -1.7,
-        "5",
-    ),
 )
 
 

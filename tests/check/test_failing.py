@@ -24,7 +24,7 @@ from operant.check.env_check import check_env
         ("NothingForTheSecond", "masks", "allows no action of component 1 at step"),
         ("TwoFacedMask", "masks", "action_mask() differs between reference and cpu after reset()"),
         ("UnknownColour", "render", "no colour is called 'redd'; did you mean red"),
-        ("FloatColour", "render", "from 0 to 255, so (1.0, 0.2, 0.2) would be black; write (255, "),
+        ("FloatColour", "render", "from 0 to 255, so (1.0, 0.2, 0.2) is black; write (255, "),
         ("NoRadius", "render", "'color'; write canvas.circle(x, y, radius, color) (in the picture"),
         ("DrawsAnotherField", "render", "'State' object has no attribute 'pos' (it has: x)"),
         ("DrawsNothing", "render", "render() leaves every picture empty: it draws on `canvas`"),

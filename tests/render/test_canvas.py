@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -316,7 +317,7 @@ def test_empty_or_infinite_view_is_refused(view: tuple[float, float, float, floa
         Canvas(5, 5).view(*view)
 
 
-@pytest.mark.parametrize("color", [(256, 0, 0), (0, -1, 0), (0, 0), (1.0, 0.2, 0.0), (0.5, 0, 0)])
+@pytest.mark.parametrize("color", [(256, 0, 0), (0, -1, 0), (0, 0)])
 def test_wrong_colour_is_refused(color: tuple[int, int, int]) -> None:
     with pytest.raises(ValueError, match="colour"):
         Canvas(5, 5).circle(2, 2, 1, color)
@@ -353,3 +354,13 @@ def test_every_shape_takes_names_of_colours() -> None:
 def test_an_unknown_method_says_which_there_are() -> None:
     with pytest.raises(AttributeError, match="a canvas has no 'rect'; it has view, fill, line, "):
         Canvas(5, 5).rect(0, 0, 1, 1)
+
+
+@pytest.mark.parametrize("color", [(1.0, 0.2, 0.0), (0.5, 0, 0)])
+def test_floats_that_are_nearly_black_are_told(color: tuple[float, float, float]) -> None:
+    with pytest.warns(UserWarning, match="so .* is black; write"):
+        Canvas(5, 5).circle(2, 2, 1, color)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Canvas(5, 5).circle(2, 2, 1, (1, 0, 0))
+        Canvas(5, 5).circle(2, 2, 1, (0.0, 0.0, 0.0))

@@ -1,6 +1,8 @@
-"""A check of ``render``: it draws, in whole episodes, and raises nothing."""
+"""A check of ``render``: it draws, in whole episodes, and raises and warns of nothing."""
 
 from __future__ import annotations
+
+import warnings
 
 from operant.backends.author_mistake import env_mistake
 from operant.check.finding import CheckFailed
@@ -30,7 +32,9 @@ def check_render(env: type[Env]) -> str:
         if step % apart:
             continue
         try:
-            pictures = [batch.render_one(index) for index in range(ENVS)]
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", UserWarning)
+                pictures = [batch.render_one(index) for index in range(ENVS)]
         except Exception as error:
             said = env_mistake(error)
             if said is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import warnings
 
 import numpy as np
 
@@ -62,8 +63,10 @@ def to_rgb(color: Color | str) -> Color:
         color: three numbers from 0 to 255; a name of `COLORS`, ``"grey"``, ``"violet"`` or
             ``"turquoise"``, in capitals or not; or the six digits of ``"#rrggbb"``.
 
+    Three floats from 0 to 1, as other libraries have them, are nearly black here: a warning.
+
     Raises:
-        ValueError: it is none of them, or three floats from 0 to 1, as other libraries have it.
+        ValueError: it is none of them.
     """
     if isinstance(color, str):
         return _from_text(color)
@@ -76,10 +79,11 @@ def to_rgb(color: Color | str) -> Color:
         )
     if rgb.dtype.kind == "f" and 0 < rgb.max() <= 1:
         scaled = tuple(round(255 * part) for part in rgb.tolist())
-        raise ValueError(
-            f"the numbers of a colour go from 0 to 255, so {color!r} would be black; write "
-            f"{scaled}, or round() each of them where black is meant"
+        text = (
+            f"the numbers of a colour go from 0 to 255, so {color!r} is black; write {scaled}, or "
+            "round() each of them where black is meant"
         )
+        warnings.warn(text, stacklevel=3)
     red, green, blue = rgb.tolist()
     return red, green, blue
 
