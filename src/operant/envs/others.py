@@ -36,6 +36,8 @@ _MUJOCO = {
 }
 _CHEETAH = {  # rewards follow at once: what is far ahead matters less than elsewhere
     **_MUJOCO,
+    "ppo.num_steps": 128,
+    "ppo.minibatches": 16,
     "ppo.learning_rate": 5e-4,
     "ppo.gamma": 0.98,
     "ppo.gae_lambda": 0.92,
