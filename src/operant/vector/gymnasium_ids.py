@@ -106,12 +106,20 @@ def _unversioned(env_id: str) -> str:
     return re.sub(r"-v\d+$", "", env_id)
 
 
+def has_namespace(text: str) -> bool:
+    """Whether a name begins as ids of Gymnasium's do that have a namespace: ``ALE/Pong``."""
+    beginning = text.partition("/")[0] + "/"
+    return beginning in _PACKAGES or any(one.startswith(beginning) for one in gymnasium.registry)
+
+
 def near_ids(name: str, ours: list[str]) -> list[str]:
-    """The ids nearest to a name, of `ours` and of Gymnasium's, the nearest first."""
-    asked = name.rpartition(":")[2]
+    """The ids nearest to a name, of `ours` and of Gymnasium's, the nearest first; such as ask for
+    Gymnasium's, if the name does."""
+    asked = name.rpartition(":")[2].removeprefix("operant/")
     known = {env_id.lower(): env_id for env_id in gymnasium.registry if "operant/" not in env_id}
     known |= {env_id.lower(): env_id for env_id in ours}
     found = difflib.get_close_matches(asked.lower(), known, 3, 0.6)
     bare = {_unversioned(low): full for low, full in known.items()}
     other = difflib.get_close_matches(_unversioned(asked.lower()), bare, 3, 0.6)
-    return list(dict.fromkeys([known[one] for one in found] + [bare[one] for one in other]))[:3]
+    near = list(dict.fromkeys([known[one] for one in found] + [bare[one] for one in other]))[:3]
+    return [f"{PREFIX}{one}" for one in near] if name.startswith(PREFIX) else near
