@@ -138,7 +138,9 @@ def test_wrappers_in_the_working_directory_reach_worker_processes(cli) -> None:
 def test_an_id_of_a_package_is_named_again(cli, folder: Path) -> None:
     (folder / "mine").mkdir()
     (folder / "mine" / "envs.py").write_text(WALK)
-    text = 'import gymnasium\ngymnasium.register("Mine-v0", "mine.envs:Walk", max_episode_steps=9)\n'
+    text = (
+        'import gymnasium\ngymnasium.register("Mine-v0", "mine.envs:Walk", max_episode_steps=9)\n'
+    )
     (folder / "mine" / "__init__.py").write_text(text)
     options = ["--total-steps", "64", "--set", "env.backend=processes", "--set", "env.workers=2"]
     cli("train", "mine:Mine-v0", *SMALL, *options, "--run-id", "mine")
