@@ -146,9 +146,9 @@ def _job(
         values |= {name: value for name, value in named.items() if value}
         found = load_env(env)
         env = found.name if isinstance(found, ForeignEnv) else env_name(env)
-        config = resolved(env, values, {"env.id": env})
-        load_wrappers(config.env.wrappers)
-        job = Job(found, config)
+        whole = resolved(env, values, {"env.id": env})
+        load_wrappers(whole.env.wrappers)
+        job = Job(found, whole)
     with errors.status("starting: loading PyTorch"):
         import operant.ppo.ppo  # noqa: F401  (seconds, the first time)
     return job

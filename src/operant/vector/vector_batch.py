@@ -17,7 +17,7 @@ from operant.backends.foreign.actions import nested, packed_actions
 from operant.backends.foreign.errors import ForeignEnvError
 from operant.backends.foreign.obs_check import ObsCheck
 from operant.spaces.batches import flatten, unflatten
-from operant.spaces.mask_leaf import mask_entries, mask_leaf
+from operant.spaces.mask_leaf import mask_choices, mask_entries, mask_leaf
 from operant.spaces.rows import ObsLayout
 from operant.vector.arguments import checked_mode
 from operant.vector.batch import Batch, Description, Ends, StepMemory
@@ -156,7 +156,8 @@ class VectorBatch:
             found = self._found_masks(info if mask is None else {"action_mask": mask})
             self._masks[rows] = found[rows]
             self._masks[~self._live] = True
-            if not self._masks.any(1).all():
+            choices = mask_choices(self.single_action_space)
+            if not all(self._masks[:, one].any(1).all() for one in choices):
                 self._fail("allows no action at all in an action mask")
 
     def _look(self, check: ObsCheck | None, first: int, end: int) -> None:

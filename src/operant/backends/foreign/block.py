@@ -15,7 +15,7 @@ from operant.backends.foreign.memory import Memory
 from operant.backends.foreign.obs_check import ObsCheck
 from operant.backends.foreign.obs_packer import MisfitError, kind, obs_packer
 from operant.backends.foreign.state import restore, saved
-from operant.spaces.mask_leaf import KEY, MaskLeaf
+from operant.spaces.mask_leaf import KEY, MaskLeaf, flat_mask, mask_choices
 from operant.spaces.rows import ObsLayout
 
 MakeEnv = Callable[[], Any]
@@ -67,6 +67,7 @@ class EnvBlock:
         self._reward: Any = memoryview(memory.reward)  # type: ignore[arg-type]
         self._pack = obs_packer(layouts.observation, layouts.leaf)
         self._masks = _rows(memory.mask, rows) if layouts.mask_size else None
+        self._choices = mask_choices(layouts.action.space)
         trees = layouts.observation.is_tree or layouts.action.is_tree
         self._is_plain = not trees and self._masks is None and not layouts.agents
         self._obs_check = ObsCheck(layouts.observation, memory.obs[rows])
@@ -263,7 +264,7 @@ class EnvBlock:
         inside = info if self.layouts.leaf is None else obs
         where = f'{"info" if self.layouts.leaf is None else "obs"}["{KEY}"]'
         try:
-            mask = np.asarray(inside[KEY], np.bool_).reshape(size)
+            mask = flat_mask(inside[KEY]).astype(np.bool_).reshape(size)
         except (KeyError, TypeError, ValueError):
             found = inside.get(KEY) if isinstance(inside, dict) else inside
             self._fail_row(
@@ -271,8 +272,9 @@ class EnvBlock:
                 f"must give {size} truth values in {where} in every step, as in the first, got "
                 f"{shown(found)}",
             )
-        if not mask.any():
-            self._fail_row(r, f"allows no action at all in {where}")
+        if not all(mask[one].any() for one in self._choices):
+            rest = " for one of its choices" if mask.any() else " at all"
+            self._fail_row(r, f"allows no action{rest} in {where}")
         self._masks[r][:] = mask
 
     def _fail_row(self, r: int, what: str, action: Any = None) -> NoReturn:
