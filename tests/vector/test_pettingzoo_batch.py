@@ -352,3 +352,16 @@ def test_rows_that_rest_show_what_the_space_has() -> None:
     live, obs = ppo.buffer.arrays["live"], ppo.buffer.arrays["obs"][: ppo.buffer.num_steps]
     assert not live.all()
     assert (obs[~live.astype(bool)] == 3).all()
+
+
+def test_a_time_limit_holds_for_agents() -> None:
+    ppo = PPO(make_spread, num_envs=2, num_steps=8, max_episode_steps=4, backend="serial")
+    assert ppo.env.describe().max_episode_steps == 4
+    lengths = []
+
+    class Lengths(Callback):
+        def on_episodes(self, trainer: Any, episodes: Any) -> None:
+            lengths.extend(episodes.lengths.tolist())
+
+    ppo.learn(48, callbacks=Lengths())
+    assert set(lengths) == {4}

@@ -201,3 +201,15 @@ def test_shipped_values_are_found_behind_a_prefix() -> None:
     assert training_of("gymnasium:LunarLander-v3") == training_of("LunarLander-v3") != {}
     assert training_of("ale_py:ALE/Pong-v5") == training_of("ALE/Asterix-v5")
     assert training_of("Unknown-v0") == {}
+
+
+def test_code_is_passed_as_itself_from_python() -> None:
+    for name in ("game.py:make_env", "package.game:Env", "libgame.so"):
+        with pytest.raises(ValueError, match="pass the class or function itself"):
+            operant.make(name)
+
+
+def test_counts_that_make_no_sense() -> None:
+    for name in ("frame_stack", "max_episode_steps"):
+        with pytest.raises(ValueError, match=f"{name} must be between 1 and .*, got 0"):
+            operant.make("FrozenLake-v1", backend="serial", **{name: 0})

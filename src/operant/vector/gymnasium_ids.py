@@ -60,6 +60,21 @@ def find_gymnasium(name: str, import_modules: bool = True) -> ForeignEnv | None:
     )
 
 
+def known_id(name: str) -> ForeignEnv:
+    """As `find_gymnasium`, which must find it.
+
+    Raises:
+        ValueError: as there, or there is none; the message names the nearest ids.
+    """
+    found = find_gymnasium(name)
+    if found is None:
+        near = " or ".join(near_ids(name, []))
+        raise ValueError(
+            f"Gymnasium knows no environment {name!r}" + (f"; did you mean {near}?" if near else "")
+        )
+    return found
+
+
 class _Make:
     """``gymnasium.make`` of an id, in whichever process; the passive checker is left out, which
     `operant check` does more thoroughly."""

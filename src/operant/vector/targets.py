@@ -79,6 +79,11 @@ def find_env(name: str, import_modules: bool = True) -> type[Env] | ForeignEnv:
         ValueError: there is none; the message names the nearest ids of both. Or its package is not
             installed, with what to install.
     """
+    if parsed_target(name).kind != "id":
+        raise ValueError(
+            f"unknown environment {name!r}: code and libraries are named so on the command line; "
+            "from Python import them, and pass the class or function itself"
+        )
     found = None if name.startswith(PREFIX) else known_env(_with_version(name))
     if found is not None:
         return found
