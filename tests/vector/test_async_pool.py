@@ -108,6 +108,6 @@ def test_ids_of_packages_and_unknown_ones() -> None:
     pytest.importorskip("minigrid")
     with pytest.raises(ValueError, match=r"no environment 'FrozenLak-v1'; did you mean FrozenLake"):
         operant.AsyncEnvPool("FrozenLak-v1", 2, backend="serial")
-    with pytest.raises(ValueError, match="at 'mission' .*FilterObservation"):
+    with pytest.raises(ValueError, match=r"at 'mission' .*FilterObservation"):
         operant.AsyncEnvPool("MiniGrid-Empty-5x5-v0", 2, backend="serial")
     operant.AsyncEnvPool("gymnasium:CartPole-v1", 2, backend="serial").close()
