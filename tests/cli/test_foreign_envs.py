@@ -157,6 +157,41 @@ def test_the_configuration_of_an_id_without_its_version(cli) -> None:
     assert "gamma = 0.999" in found[0]
 
 
+@pytest.mark.parametrize("name", ["FrozenLake-v1", "walk.py:make_env"])
+def test_profile(cli, folder: Path, name: str) -> None:
+    options = ["--seconds", "0.01", "--repeats", "1", "--out", str(folder / "artifacts")]
+    options += ["--mode", "env_only", "--mode", "trainer"]
+    wanted = [word for word in SMALL if not word.startswith("--thread") and word != "1"]
+    out, _ = cli("profile", name, *wanted, *options, "--json")
+    modes = json.loads(out)["modes"]
+    assert [mode["mode"] for mode in modes] == ["env_only", "trainer"]
+
+
+BLIND = """
+from walk import Walk
+
+class Unseen(Walk):
+    def __init__(self):
+        super().__init__()
+
+class Dark(Walk):
+    def render(self):
+        return None
+"""
+
+
+def test_what_cannot_be_filmed_is_said(cli, folder: Path) -> None:
+    (folder / "blind.py").write_text(BLIND)
+    options = [*SMALL, "--total-steps", "64", "--set", "env.max_episode_steps=9"]
+    for name, sentence in (
+        ("Unseen", 'cannot be filmed, for which it is made with render_mode="rgb_array": '),
+        ("Dark", "render() gave None"),
+    ):
+        cli("train", f"blind.py:{name}", *options, "--run-id", name)
+        _, err = cli("record", name, "--env", f"blind.py:{name}", code=2)
+        assert sentence in err
+
+
 def test_a_target_without_a_place(cli) -> None:
     for name in (":", ":Walk"):
         _, err = cli("config", name, code=2)

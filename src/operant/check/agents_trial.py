@@ -12,13 +12,11 @@ from operant.backends.foreign.block import MakeEnv
 from operant.backends.foreign.errors import ForeignEnvError
 from operant.backends.foreign.pettingzoo import as_parallel
 from operant.backends.foreign.processes import why_not_sent
-from operant.backends.foreign.random_actions import RandomActions
 from operant.backends.foreign.state import why_not_saved
 from operant.check.finding import Finding
 from operant.check.foreign_values import obs_fault
-from operant.spaces.mask_leaf import KEY
-from operant.vector.batch import StepMemory
 from operant.vector.foreign_batch import ForeignBatch
+from operant.vector.random_play import random_actions, step_memory
 
 _MOST_STEPS, _MOST_S = 1000, 3.0
 _COMPARED_STEPS = 100
@@ -96,7 +94,7 @@ class AgentsTrial:
         began, steps = time.monotonic(), 0
         self._say("reset", f"reset(seed={_SEED})")
         batch.reset(seed=_SEED)
-        actions, memory = _actions(batch), _memory(batch)
+        actions, memory = random_actions(batch), step_memory(batch)
         while steps < _MOST_STEPS and time.monotonic() - began < _MOST_S:
             steps += 1
             self._say("step", f"step() {steps}")
@@ -125,7 +123,7 @@ class AgentsTrial:
         self._say("determinism", f"reset(seed={seed}) and steps")
         batch = self._batch()
         batch.reset(seed=seed)
-        actions, memory = _actions(batch), _memory(batch)
+        actions, memory = random_actions(batch), step_memory(batch)
         found = []
         for _ in range(_COMPARED_STEPS):
             batch.write_step(next(actions), memory)
@@ -140,25 +138,6 @@ class AgentsTrial:
         detail = f"{len(self._lengths)} of agents with random actions: mean length "
         detail += f"{np.mean(self._lengths):.1f}, mean return {np.mean(self._returns):.4g}"
         return Finding("episodes", True, detail)
-
-
-def _memory(batch: ForeignBatch) -> StepMemory:
-    flags = np.zeros((2, batch.num_envs), np.bool_)
-    rows = batch.layout.memory(batch.num_envs)
-    return StepMemory(rows, np.zeros(batch.num_envs, np.float32), *flags)
-
-
-def _actions(batch: ForeignBatch) -> Iterator[np.ndarray]:
-    """Rows of allowed actions, again and again; the same for the same masks."""
-    space = batch.single_action_space
-    layout = batch.action_layout
-    choose = [RandomActions(space, row) for row in range(batch.num_envs)]
-    while True:
-        rows, masks = layout.memory(batch.num_envs), batch.action_masks()
-        for row, one in enumerate(choose):
-            told = {} if masks is None else {KEY: masks[row]}
-            layout.pack(one(told), rows[row : row + 1])
-        yield rows
 
 
 def _looked_at(env: Any, look: Callable[[Any, Any, str], None]) -> Any:

@@ -112,10 +112,9 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
         self.num_envs = self._count * chosen.probe.layouts.rows_each
         self.layout = chosen.probe.layouts.observation
         """How rows of observations lie in memory."""
-        self.action_layout = chosen.probe.layouts.action
-        """The same of actions."""
+        self._action_layout = chosen.probe.layouts.action
         self.single_observation_space = self.layout.space
-        self.single_action_space = self.action_layout.space
+        self.single_action_space = self._action_layout.space
         self._returns = np.zeros(self.num_envs)
         self._lengths = np.zeros(self.num_envs, np.int32)
         self._was_reset = False
@@ -237,7 +236,7 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
     def _step(self, actions: Any) -> Ends | None:
         self._check_was_reset()
         self._parts.wait_for_all()
-        packed_actions(self.action_layout, actions, self._memory.action)
+        packed_actions(self._action_layout, actions, self._memory.action)
         acted = self._memory.live.copy() if self.agents else 1
         self._executor.step()
         return self._ends(slice(None), acted)
@@ -275,8 +274,8 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
             ValueError, TypeError: actions of a wrong shape or kind; nothing was begun.
         """
         self._check_was_reset()
-        packed = self.action_layout.memory(len(rows))
-        packed_actions(self.action_layout, actions, packed)
+        packed = self._action_layout.memory(len(rows))
+        packed_actions(self._action_layout, actions, packed)
         self._memory.action[rows] = packed
         self._parts.begin(rows.tolist())
 
