@@ -8,6 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -110,24 +111,92 @@ def test_code_is_run_only_where_the_user_names_it(cli, folder: Path) -> None:
 
 
 def test_wrappers_that_a_run_names_are_not_imported(cli, folder: Path) -> None:
-    wrappers = 'env.wrappers=["walk:Same", "gymnasium.wrappers:ClipReward(min_reward=-0.05)"]'
+    both = ["walk:Same", "gymnasium.wrappers:ClipReward(min_reward=-0.05)"]
+    wrappers = f"env.wrappers={json.dumps(both)}"
     options = ["--total-steps", "64", "--set", wrappers, "--set", "env.max_episode_steps=20"]
-    sys.path.insert(0, str(folder))
-    try:
-        cli("train", "FrozenLake-v1", *SMALL, *options, "--run-id", "wrapped")
-        sys.modules.pop("walk", None)
-        (folder / "imported").unlink(missing_ok=True)
-        _, err = cli("eval", "wrapped", code=2)
-        assert (
-            "not imported unless you name it too; if you trust it, add --wrapper walk:Same" in err
-        )
-        _, err = cli("train", "--resume", "wrapped", "--total-steps", "128", code=2)
-        assert "walk:Same, which is not imported unless you name it again" in err
-        assert not (folder / "imported").exists()
-        cli("eval", "wrapped", "--wrapper", "walk:Same", "--episodes", "2")
-        cli("train", "--resume", "wrapped", "--total-steps", "128", "--set", wrappers)
-    finally:
-        sys.path.remove(str(folder))
+    sys.modules.pop("walk", None)  # found in the working directory, as code of environments is
+    cli("train", "FrozenLake-v1", *SMALL, *options, "--run-id", "wrapped")
+    sys.modules.pop("walk", None)
+    (folder / "imported").unlink(missing_ok=True)
+    _, err = cli("eval", "wrapped", code=2)
+    assert "not imported unless you name it too; if you trust it, add --wrapper walk:Same" in err
+    _, err = cli("train", "--resume", "wrapped", "--total-steps", "128", code=2)
+    assert f"if you trust it, add --set '{wrappers}'" in err
+    assert not (folder / "imported").exists()
+    cli("eval", "wrapped", "--wrapper", "walk:Same", "--episodes", "2")
+    cli("train", "--resume", "wrapped", "--total-steps", "128", "--set", wrappers)
+    _, err = cli("train", "FrozenLake-v1", "--set", 'env.wrappers=["walk_no:Same"]', code=2)
+    assert "there is no module 'walk_no' here or on the path" in err
+
+
+def test_wrappers_in_the_working_directory_reach_worker_processes(cli) -> None:
+    sys.modules.pop("walk", None)
+    options = ["--total-steps", "64", "--set", 'env.wrappers=["walk:Same"]']
+    options += ["--set", "env.backend=processes", "--set", "env.workers=2"]
+    cli("train", "FrozenLake-v1", *SMALL, *options, "--run-id", "workers")
+
+
+def test_an_id_of_a_package_is_named_again(cli, folder: Path) -> None:
+    (folder / "mine").mkdir()
+    (folder / "mine" / "envs.py").write_text(WALK)
+    text = (
+        'import gymnasium\ngymnasium.register("Mine-v0", "mine.envs:Walk", max_episode_steps=9)\n'
+    )
+    (folder / "mine" / "__init__.py").write_text(text)
+    options = ["--total-steps", "64", "--set", "env.backend=processes", "--set", "env.workers=2"]
+    cli("train", "mine:Mine-v0", *SMALL, *options, "--run-id", "mine")
+    _, err = cli("eval", "mine", code=2)
+    assert "if you trust it, add --env mine:Mine-v0" in err
+    cli("eval", "mine", "--env", "mine:Mine-v0", "--episodes", "2")
+    gymnasium.registry.pop("Mine-v0")
+
+
+def test_the_configuration_of_an_id_without_its_version(cli) -> None:
+    found = [cli("config", name)[0] for name in ("LunarLander", "LunarLander-v3")]
+    assert found[0] == found[1]
+    assert 'id = "LunarLander-v3"' in found[0]
+    assert "gamma = 0.999" in found[0]
+
+
+@pytest.mark.parametrize("name", ["FrozenLake-v1", "walk.py:make_env"])
+def test_profile(cli, folder: Path, name: str) -> None:
+    options = ["--seconds", "0.01", "--repeats", "1", "--out", str(folder / "artifacts")]
+    options += ["--mode", "env_only", "--mode", "trainer"]
+    wanted = [word for word in SMALL if not word.startswith("--thread") and word != "1"]
+    out, _ = cli("profile", name, *wanted, *options, "--json")
+    modes = json.loads(out)["modes"]
+    assert [mode["mode"] for mode in modes] == ["env_only", "trainer"]
+
+
+BLIND = """
+from walk import Walk
+
+class Unseen(Walk):
+    def __init__(self):
+        super().__init__()
+
+class Dark(Walk):
+    def render(self):
+        return None
+"""
+
+
+def test_what_cannot_be_filmed_is_said(cli, folder: Path) -> None:
+    (folder / "blind.py").write_text(BLIND)
+    options = [*SMALL, "--total-steps", "64", "--set", "env.max_episode_steps=9"]
+    for name, sentence in (
+        ("Unseen", 'cannot be filmed, for which it is made with render_mode="rgb_array": '),
+        ("Dark", "render() gave None"),
+    ):
+        cli("train", f"blind.py:{name}", *options, "--run-id", name)
+        _, err = cli("record", name, "--env", f"blind.py:{name}", code=2)
+        assert sentence in err
+
+
+def test_a_target_without_a_place(cli) -> None:
+    for name in (":", ":Walk"):
+        _, err = cli("config", name, code=2)
+        assert "names no file and no module; write path/to/file.py:name" in err
 
 
 class _StopAfter(Callback):

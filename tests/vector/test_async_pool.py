@@ -102,3 +102,12 @@ def test_others_go_on_beside_one_that_failed(backend: str) -> None:
             assert (obs.tolist(), info["env_id"].tolist()) == ([[1.0]], [wanted])
             pool.send(np.zeros(1, int), info["env_id"])
     pool.close()
+
+
+def test_ids_of_packages_and_unknown_ones() -> None:
+    pytest.importorskip("minigrid")
+    with pytest.raises(ValueError, match=r"no environment 'FrozenLak-v1'; did you mean FrozenLake"):
+        operant.AsyncEnvPool("FrozenLak-v1", 2, backend="serial")
+    with pytest.raises(ValueError, match=r"at 'mission' .*FilterObservation"):
+        operant.AsyncEnvPool("MiniGrid-Empty-5x5-v0", 2, backend="serial")
+    operant.AsyncEnvPool("gymnasium:CartPole-v1", 2, backend="serial").close()

@@ -142,6 +142,40 @@ def test_masks_and_what_cannot_be_saved() -> None:
     assert broken.why_not_saved == "Broken has no get_state() and set_state()"
 
 
+class Choices(gymnasium.Env[Any, Any]):
+    """Has a mask for each of two choices, as a tuple of two; `bad` allows nothing for the last."""
+
+    observation_space = spaces.Box(-1, 1, (1,), np.float32)
+    action_space = spaces.MultiDiscrete([3, 2])
+
+    def __init__(self, bad: bool = False) -> None:
+        self.bad, self.t = bad, 0
+
+    def _told(self) -> dict[str, Any]:
+        last = [0, 0] if self.bad and self.t == 2 else [1, 0]
+        return {"action_mask": (np.eye(3, dtype=np.int8)[self.t % 3], np.array(last, np.int8))}
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.t = 0
+        return np.zeros(1, np.float32), self._told()
+
+    def step(self, action: Any) -> Any:
+        assert list(action) == [self.t % 3, 0]
+        self.t += 1
+        return np.zeros(1, np.float32), 1.0, self.t == 5, False, self._told()
+
+
+def test_a_mask_for_each_of_several_choices() -> None:
+    for engine in ("eager", "fused"):
+        ppo = PPO(Choices, num_envs=2, num_steps=8, backend="serial", device="cpu", engine=engine)
+        assert ppo.learn(64).mean_return == 5.0
+    batch = ForeignBatch(lambda: Choices(bad=True), 1, backend="serial")
+    batch.reset(seed=0)
+    batch.step(np.array([[0, 0]]))
+    with pytest.raises(ForeignEnvError, match="allows no action for one of its choices in info"):
+        batch.step(np.array([[1, 0]]))
+
+
 def test_training_on_it() -> None:
     batch = ForeignBatch(MAKERS["CartPole"], 4, backend="serial")
     ppo = PPO(batch, num_steps=16, minibatches=2, epochs=1, hidden=[8], device="cpu")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 from mpe2 import simple_spread_v3 as spread
 
 from operant.backends.foreign.errors import ForeignEnvError
@@ -326,3 +327,41 @@ def test_a_rollout_in_which_all_rest() -> None:
         assert one.equal(other)
     ppo.buffer.arrays["live"][3, 1] = True  # fewer than minibatches
     assert ppo.engine.update(0, 1e-3, 0.2)["epochs"] == 2
+
+
+class Counting(Knights):
+    """Knights who see and choose a number that counts from another than 0."""
+
+    def observation_space(self, agent: str) -> Any:
+        return spaces.Discrete(4, start=3)
+
+    def action_space(self, agent: str) -> Any:
+        return spaces.Discrete(3, start=1)
+
+    def _seen(self, who: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+        return dict.fromkeys(who, 3 + self._t % 4), {a: {} for a in who}
+
+    def step(self, actions: dict[str, Any]) -> Any:
+        assert all(1 <= action <= 3 for action in actions.values())
+        return super().step(dict.fromkeys(actions, (self._t + 1) % 3))
+
+
+def test_rows_that_rest_show_what_the_space_has() -> None:
+    ppo = trained(ForeignBatch(Counting, 4, backend="serial"))
+    ppo.learn(12 * 16)
+    live, obs = ppo.buffer.arrays["live"], ppo.buffer.arrays["obs"][: ppo.buffer.num_steps]
+    assert not live.all()
+    assert (obs[~live.astype(bool)] == 3).all()
+
+
+def test_a_time_limit_holds_for_agents() -> None:
+    ppo = PPO(make_spread, num_envs=2, num_steps=8, max_episode_steps=4, backend="serial")
+    assert ppo.env.describe().max_episode_steps == 4
+    lengths = []
+
+    class Lengths(Callback):
+        def on_episodes(self, trainer: Any, episodes: Any) -> None:
+            lengths.extend(episodes.lengths.tolist())
+
+    ppo.learn(48, callbacks=Lengths())
+    assert set(lengths) == {4}

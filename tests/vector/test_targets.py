@@ -24,6 +24,8 @@ from operant.vector.targets import find_env, parsed_target
         ("CartPole-v1", "id", "CartPole-v1", ""),
         ("CartPole", "id", "CartPole", ""),
         ("ALE/Pong-v5", "id", "ALE/Pong-v5", ""),
+        ("ALE/Pong", "id", "ALE/Pong", ""),
+        ("games/Pong", "code", "games/Pong", ""),
         ("gymnasium:CartPole-v1", "id", "gymnasium:CartPole-v1", ""),
         ("operant:operant/CartPole-v1", "id", "operant:operant/CartPole-v1", ""),
         ("my_games:Maze-v0", "id", "my_games:Maze-v0", ""),
@@ -51,6 +53,13 @@ def test_the_newest_version_is_meant() -> None:
     assert found.name == "FrozenLake-v1"
 
 
+def test_the_newest_version_within_a_namespace() -> None:
+    pytest.importorskip("ale_py")
+    found = find_env("ALE/Pong")
+    assert isinstance(found, ForeignEnv)
+    assert found.name == "ALE/Pong-v5"
+
+
 @pytest.mark.parametrize(
     ("wrong", "near"),
     [
@@ -58,7 +67,7 @@ def test_the_newest_version_is_meant() -> None:
         ("LunarLander-v2", "LunarLander-v3"),
         ("CartPol-v1", "CartPole-v1"),
         ("frozenlake-v1", "FrozenLake-v1"),
-        ("gymnasium:Pendulm-v1", "Pendulum-v1"),
+        ("gymnasium:Pendulm-v1", "gymnasium:Pendulum-v1"),
     ],
 )
 def test_an_unknown_id_names_near_ones_of_both(wrong: str, near: str) -> None:
@@ -192,3 +201,15 @@ def test_shipped_values_are_found_behind_a_prefix() -> None:
     assert training_of("gymnasium:LunarLander-v3") == training_of("LunarLander-v3") != {}
     assert training_of("ale_py:ALE/Pong-v5") == training_of("ALE/Asterix-v5")
     assert training_of("Unknown-v0") == {}
+
+
+def test_code_is_passed_as_itself_from_python() -> None:
+    for name in ("game.py:make_env", "package.game:Env", "libgame.so"):
+        with pytest.raises(ValueError, match="pass the class or function itself"):
+            operant.make(name)
+
+
+def test_counts_that_make_no_sense() -> None:
+    for name in ("frame_stack", "max_episode_steps"):
+        with pytest.raises(ValueError, match=f"{name} must be between 1 and .*, got 0"):
+            operant.make("FrozenLake-v1", backend="serial", **{name: 0})

@@ -279,7 +279,9 @@ class Odd(VectorEnv[Any, Any, Any]):
 
     def __init__(self, how: str) -> None:
         self.how, self.num_envs = how, 2
-        self.single_observation_space = spaces.Box(-1, 1, (3,), np.float32)
+        self.single_observation_space: Any = spaces.Box(-1, 1, (3,), np.float32)
+        if how.startswith("choice"):
+            self.single_observation_space = spaces.MultiDiscrete([2, 2, 2])
         self.single_action_space = spaces.Discrete(2)
         self.observation_space = batch_space(self.single_observation_space, 2)
         self.action_space = batch_space(self.single_action_space, 2)
@@ -287,10 +289,17 @@ class Odd(VectorEnv[Any, Any, Any]):
             self.metadata = {}
 
     def reset(self, *, seed: Any = None, options: Any = None) -> Any:
-        return np.zeros((2, 3), np.float32), {}
+        return np.zeros((2, 3), self.single_observation_space.dtype), {}
 
     def step(self, actions: Any) -> Any:
         obs, reward = np.zeros((2, 4 if self.how == "shape" else 3), np.float32), np.zeros(2)
+        obs[1, 2] = np.nan if self.how == "unseen" else 0
+        if self.how.startswith("choice"):
+            obs = obs.astype(np.int64)
+            last = np.full((2, 3), 2) if self.how == "choice at last" else obs
+            obs[1, 1] = 0 if last is not obs else 2
+            info = {"final_obs": last, "_final_obs": np.ones(2, np.bool_)}
+            return obs, reward, np.array([False, last is not obs]), np.zeros(2, np.bool_), info
         reward[1] = np.nan if self.how == "nan" else 0
         flags = np.zeros(3 if self.how == "flags" else 2, np.bool_)
         return obs, reward, np.full(2, self.how == "final"), flags, {}
@@ -304,6 +313,9 @@ class Odd(VectorEnv[Any, Any, Any]):
             r"vector environment Odd gave observations that its space does not have: .*shape",
         ),
         ("nan", r"vector environment Odd gave a reward that is NaN in row 1"),
+        ("unseen", r"gave an observation that is NaN at \[2\], in row 1"),
+        ("choice", r"that is 2 at \[1\], which is not in its space MultiDiscrete.*, in row 1"),
+        ("choice at last", r"that is 2 at \[0\], which is not in its space .*, in row 1"),
         ("flags", r"gave truncated of shape \(3,\) for 2 environments"),
         ("final", r'gave no info\["final_obs"\] for an episode that ended'),
     ],

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from operant.bench.env import random_actions
-from operant.vector.batch import compiled_batch
+from operant.vector import random_play
+from operant.vector.batch import Batch, compiled_batch
 from operant.vector.env import VecEnv
 from operant.vector.step_clocks import Timed, timed_on_gpu, timed_on_host
 
@@ -151,14 +152,32 @@ class AloneClock:
 def timed_steps(env: Any, device: str) -> Timed:
     """Steps of a batch that was reset, with random actions; compiled when this returns.
 
+    What operant does not compile is stepped as training steps it, with allowed actions.
     On a GPU (`device` is ``"cuda"``) they are captured in a graph and timed by its own clock.
     """
     ours = compiled_batch(env)
-    assert ours is not None
+    if ours is None:
+        return _timed_batch(env)
     actions = random_actions(ours.rules, env.num_envs)
     env.step(actions[0])
     on_gpu = env.backend == "cuda" and device == "cuda"
     return (timed_on_gpu if on_gpu else timed_on_host)(env, actions)
+
+
+def _timed_batch(env: Batch) -> Timed:
+    """Steps of a batch that operant does not compile: what they take, without choosing actions."""
+    actions, memory = random_play.random_actions(env), random_play.step_memory(env)
+
+    def timed(count: int) -> float:
+        passed = 0.0
+        for _ in range(count):
+            chosen = next(actions)
+            began = time.perf_counter()
+            env.write_step(chosen, memory)
+            passed += time.perf_counter() - began
+        return passed / count
+
+    return timed
 
 
 def _clock_address() -> int:

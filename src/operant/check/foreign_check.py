@@ -1,4 +1,4 @@
-"""`check_foreign`: is an environment of Gymnasium's API ready to train on?
+"""`check_foreign`: is an environment of Gymnasium's or PettingZoo's API ready to train on?
 
 It is played in a process of its own: one that hangs, exits or crashes is a finding, and ends
 nothing else.
@@ -38,25 +38,28 @@ _STARTING = ("made", "starting Python")
 _START_S = 120.0
 
 
-def check_foreign(make_env: MakeEnv, timeout_s: float = 30.0) -> Iterator[Finding]:
+def check_foreign(
+    make_env: MakeEnv, timeout_s: float = 30.0, measured: bool = True
+) -> Iterator[Finding]:
     """Run every check on what `make_env` makes; yields each finding as soon as it is known.
 
     Args:
         make_env: makes one environment. One that cannot be sent to a process is called in this
             one, which it may then end or hold up.
         timeout_s: seconds that one call of the environment may take.
+        measured: whether to say how fast it steps.
     """
     if not timeout_s > 0:
         raise ValueError(f"timeout_s must be more than 0, got {timeout_s}")
     if why_not_sent(make_env):
-        yield from ForeignTrial(make_env, lambda name, what: None).findings()
+        yield from ForeignTrial(make_env, lambda name, what: None, measured).findings()
         return
     with (
         tempfile.TemporaryFile() as setup,
         tempfile.TemporaryFile() as report,
         tempfile.TemporaryFile() as words,
     ):
-        modules = json.dumps([sys.path, module_files()])
+        modules = json.dumps([sys.path, module_files(), measured])
         setup.write(modules.encode() + b"\n" + cloudpickle.dumps(make_env))
         setup.flush()
         yield from _watched(setup, report, words, timeout_s)
@@ -151,12 +154,12 @@ def main(setup: int, report: int, parent: int) -> None:
 
     with os.fdopen(setup, "rb") as file:
         file.seek(0)
-        sys.path[:], files = json.loads(file.readline())
+        sys.path[:], files, measured = json.loads(file.readline())
         pickled = file.read()
     sys.meta_path.append(FilesFinder(files))
     say("made", "loading it")
     make_env = cloudpickle.loads(pickled)
-    for finding in chain(ForeignTrial(make_env, say).findings(), (None,)):
+    for finding in chain(ForeignTrial(make_env, say, measured).findings(), (None,)):
         line = json.dumps(finding and asdict(finding)).encode() + b"\n"
         os.pwrite(report, line, at)
         at += len(line)

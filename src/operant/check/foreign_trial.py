@@ -16,10 +16,12 @@ import gymnasium
 import numpy as np
 
 from operant.backends.foreign.block import MakeEnv
+from operant.backends.foreign.pettingzoo import is_pettingzoo
 from operant.backends.foreign.probe import choose, step_seconds, time_limit
 from operant.backends.foreign.processes import why_not_sent
 from operant.backends.foreign.random_actions import RandomActions
 from operant.backends.foreign.state import restore, saved, why_not_saved
+from operant.check.agents_trial import AgentsTrial
 from operant.check.finding import Finding
 from operant.check.foreign_values import (
     dtype_note,
@@ -50,10 +52,11 @@ class ForeignTrial:
     Args:
         make_env: makes one.
         say: see `Say`.
+        measured: whether to say how fast it steps.
     """
 
-    def __init__(self, make_env: MakeEnv, say: Say) -> None:
-        self._make_env, self._say = make_env, say
+    def __init__(self, make_env: MakeEnv, say: Say, measured: bool = True) -> None:
+        self._make_env, self._say, self._measured = make_env, say, measured
         self._faults: dict[str, str] = {}
         self._notes: dict[str, str] = {}
         self._lengths: list[int] = []
@@ -66,7 +69,13 @@ class ForeignTrial:
         """Each finding as soon as it is known. Where an environment raises, or gives something
         that cannot be looked at, that is the last one: the others would only meet it again."""
         try:
-            env = self._made()
+            env = self._called("made", "making it", self._make_env)
+            if is_pettingzoo(env):
+                yield Finding("made", True, f"{env}, an environment of PettingZoo's")
+                self._called("close", "close()", env.close)
+                yield from AgentsTrial(self._make_env, self._say).findings()
+                return
+            self._check_kind(env)
             yield Finding("made", True, f"{_name(env)}, {type(env.unwrapped).__name__}")
             yield self._spaces(env)
             self._check_reset(env)
@@ -80,7 +89,8 @@ class ForeignTrial:
                 yield self._rendered(env)
             yield self._saving(env)
             yield self._sent()
-            yield self._speed()
+            if self._measured:
+                yield self._speed()
             yield from self._ended(env)
         except _StopError as stop:
             yield stop.finding
@@ -102,10 +112,15 @@ class ForeignTrial:
         raise _StopError(Finding(name, False, sentence))
 
     def _made(self) -> gymnasium.Env[Any, Any]:
-        env = self._called("made", "making it", self._make_env)
-        if not isinstance(env, gymnasium.Env):
-            self._stop("made", f"this makes a {type(env).__name__}, not a gymnasium.Env")
+        env: gymnasium.Env[Any, Any] = self._called("made", "making it", self._make_env)
+        self._check_kind(env)
         return env
+
+    def _check_kind(self, env: Any) -> None:
+        if not isinstance(env, gymnasium.Env):
+            kind = type(env).__name__
+            wanted = "not a gymnasium.Env, nor an environment of PettingZoo's"
+            self._stop("made", f"this makes a {kind}, {wanted}")
 
     def _reset(self, env: gymnasium.Env[Any, Any], seed: int | None) -> tuple[Any, Any]:
         found = self._called("reset", f"reset(seed={seed})", lambda: env.reset(seed=seed))

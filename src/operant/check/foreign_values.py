@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from operant.spaces.mask_leaf import flat_mask
+
 _SLACK = 1e-6
 """How far a float may lie outside its bounds, relative to them: rounding."""
 
@@ -130,7 +132,7 @@ def mask_fault(space: spaces.Space[Any], mask: Any) -> str | None:
         case _:
             return None
     try:
-        array = np.asarray(mask).ravel()
+        array = flat_mask(mask)
     except Exception:
         return f'info["action_mask"] is {mask!r:.60}, which is no array'
     if array.dtype.kind not in "biuf" or array.size != sum(sizes):

@@ -41,7 +41,7 @@ def open_agent(
     Raises:
         UserError: there is none, or it is damaged.
     """
-    from operant.cli.target import code_to_name, load_env
+    from operant.cli.target import code_to_name, load_env, load_wrappers
     from operant.training.foreign import UntrustedWrapperError
     from operant.training.snapshot import UnregisteredEnvError, load_agent
 
@@ -49,6 +49,7 @@ def open_agent(
         run, found = find_policy(name, checkpoint)
         try:
             given = load_env(env) if env else None
+            load_wrappers(wrappers or ())
             agent, config, chosen = load_agent(found, given, wrappers=wrappers or ())
         except UnregisteredEnvError as error:
             raise UserError(

@@ -32,7 +32,7 @@ def check(
 ) -> None:
     """Validate environments: parity across backends, determinism, spaces, NaN, autoreset, speed.
 
-    Gymnasium's are played in a process of their own.
+    Gymnasium's and PettingZoo's are played in a process of their own.
 
     Exit code 0 if everything passed, 1 if a check failed, 2 if an environment was not found.
     """
@@ -74,13 +74,13 @@ class _Report:
         if not self.quiet:
             output.print(Text(printable(self.target), style="bold"), soft_wrap=True)
         with screen.status(_doing(f"loading {self.target}")) as status:
-            self._check(status)
+            self._check(status, measured)
             if measured and self.passed and self.env is not None:
                 self._measure(status, self.env)
         if not self.quiet:
             self._print_end()
 
-    def _check(self, status: Status) -> None:
+    def _check(self, status: Status, measured: bool) -> None:
         from operant.check.env_check import check_env
         from operant.check.foreign_check import check_foreign
         from operant.cli.target import load_env
@@ -96,7 +96,7 @@ class _Report:
             return
         if isinstance(env, ForeignEnv):
             status.update(_doing(f"checking {self.target}: whole episodes in a process"))
-            findings = check_foreign(env)
+            findings = check_foreign(env, measured=measured)
         else:
             self.env = env
             sound = "keeps to operant_env.h" if is_native(env) else "keeps to the language"

@@ -29,10 +29,11 @@ def config(
     """Print the resolved configuration of an environment as TOML: edit it, pass it to train."""
     from operant.cli.target import env_name, load_env
     from operant.ppo.config_file import parsed_settings, read_config, resolved, to_toml
+    from operant.vector.foreign_env import ForeignEnv
 
     with mistakes():
-        env = env_name(env)
-        load_env(env)
+        known = load_env(env)
+        env = known.name if isinstance(known, ForeignEnv) else env_name(env)
         values = {} if file is None else read_config(file)
         found = resolved(env, values, parsed_settings(settings or []), {"env.id": env})
     if as_json:

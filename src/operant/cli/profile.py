@@ -135,16 +135,20 @@ def _job(
 ) -> Job:
     """What the command line asks for."""
     from operant.bench.profile import Job
-    from operant.cli.target import env_name, load_env
+    from operant.cli.target import env_name, load_env, load_wrappers
     from operant.ppo.config_file import parsed_settings, read_config, resolved
+    from operant.vector.foreign_env import ForeignEnv
 
     with mistakes():
         values = {} if config is None else read_config(config)
         values |= parsed_settings(settings)
         named = {"env.num_envs": num_envs, "run.device": device, "run.engine": engine}
         values |= {name: value for name, value in named.items() if value}
-        env = env_name(env)
-        job = Job(load_env(env), resolved(env, values, {"env.id": env}))
+        found = load_env(env)
+        env = found.name if isinstance(found, ForeignEnv) else env_name(env)
+        whole = resolved(env, values, {"env.id": env})
+        load_wrappers(whole.env.wrappers)
+        job = Job(found, whole)
     with errors.status("starting: loading PyTorch"):
         import operant.ppo.ppo  # noqa: F401  (seconds, the first time)
     return job

@@ -77,14 +77,21 @@ class _Film:
     ) -> None:
         from gymnasium.vector import AutoresetMode
 
+        from operant.backends.foreign.errors import ForeignEnvError
         from operant.training.evaluate import evaluation_env
 
         self._opened, self._episodes, self._seconds = opened, episodes, seconds
         self._deterministic, self._seed = deterministic, seed
         with mistakes():
-            self._batch = evaluation_env(
-                opened.env, opened.config.env, 1, max_episode_steps, render_mode="rgb_array"
-            )
+            try:
+                self._batch = evaluation_env(
+                    opened.env, opened.config.env, 1, max_episode_steps, render_mode="rgb_array"
+                )
+            except ForeignEnvError as error:
+                raise UserError(
+                    f"{opened.config.env.id} cannot be filmed, for which it is made with "
+                    f'render_mode="rgb_array": {error}'
+                ) from error
         self._same_step = self._batch.autoreset_mode == AutoresetMode.SAME_STEP
         self.fps = float(self._batch.metadata.get("render_fps", _USUAL_FPS))
         self.returns: list[float] = []

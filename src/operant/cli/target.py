@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -17,9 +17,9 @@ from types import ModuleType
 from operant.cli.screen import UserError, printable
 from operant.compiler.spec.parts import check_complete
 from operant.lang.env import Env
-from operant.vector.foreign_env import ForeignEnv, as_foreign
+from operant.vector.foreign_env import ForeignEnv, as_foreign, untrusted_wrappers
 from operant.vector.registry import env_ids
-from operant.vector.targets import LIBRARIES, find_env, parsed_target
+from operant.vector.targets import LIBRARIES, find_env, is_id, parsed_target
 
 
 def env_name(target: str) -> str:
@@ -54,8 +54,9 @@ def code_to_name(env_id: str) -> str:
     not say which code it was.
     """
     file, _, cls = env_id.rpartition(":")
-    is_code = cls.isidentifier() and (file.endswith(".py") or file.replace(".", "").isidentifier())
-    if is_code or env_id.endswith(LIBRARIES):
+    module = file.replace(".", "").isidentifier()
+    is_code = cls.isidentifier() and (module or file.endswith(".py"))
+    if is_code or (module and is_id(cls)) or env_id.endswith(LIBRARIES):
         return shlex.quote(printable(env_id))
     return "file.py:Class"
 
@@ -77,6 +78,8 @@ def load_env(target: str) -> type[Env] | ForeignEnv:
     if found.kind == "library":
         return _load_library(found.place)
     if found.kind == "code":
+        if not found.place:
+            raise UserError(f"{target!r} names no file and no module; write path/to/file.py:name")
         return _from_code(text, found.place, found.name)
     if ":" not in text and _looks_like_module(text):
         return _from_code(text, text, "")
@@ -86,6 +89,17 @@ def load_env(target: str) -> type[Env] | ForeignEnv:
     except ValueError as error:
         yours = " Your own: module:name, path/to/file.py:name or path/to/libgame.so"
         raise UserError(f"{error}{yours if str(error).endswith('?') else ''}") from None
+
+
+def load_wrappers(wrappers: Sequence[str]) -> None:
+    """Import the modules of wrappers that the user names, from the working directory too.
+
+    Raises:
+        UserError: there is no such module, or it cannot be imported.
+        ValueError: that is no wrapper.
+    """
+    for name in untrusted_wrappers(wrappers):
+        _load_module(name.partition(":")[0])
 
 
 def load_compiled(target: str, verb: str) -> type[Env]:

@@ -256,7 +256,7 @@ def opened(given: Given, values: dict[str, Any], run_id: str, resume: str = "") 
 
 def _started(given: Given, values: dict[str, Any], run_id: str) -> Session:
     from operant.check.plays import try_in_python
-    from operant.cli.target import is_registered, load_env
+    from operant.cli.target import is_registered, load_env, load_wrappers
     from operant.ppo.config_file import resolved
     from operant.ppo.session import Session
     from operant.runs.directory import check_run_id
@@ -271,6 +271,7 @@ def _started(given: Given, values: dict[str, Any], run_id: str) -> Session:
     found = load_env(env)
     env = found.name if isinstance(found, ForeignEnv) else env  # with the version it has
     config = resolved(env, origin.networks if origin else {}, values, {"env.id": env})
+    load_wrappers(config.env.wrappers)
     if isinstance(found, type) and not is_registered(env):
         try_in_python(found, **config.env.params)
     return Session.start(config, found, run_id, init_from=origin)
@@ -299,15 +300,23 @@ def _env_of(origin: Origin) -> str:
 
 
 def _resumed(given: Given, values: dict[str, Any], resume: str) -> Session:
-    from operant.cli.target import code_to_name, is_registered, load_env
+    from operant.cli.target import code_to_name, is_registered, load_env, load_wrappers
     from operant.ppo.session import Session
     from operant.runs.directory import find_run
     from operant.runs.summary import summary
+    from operant.training.foreign import UntrustedWrapperError
 
     run = find_run(resume)
     chosen = load_env(given.env) if given.env else None
+    load_wrappers(values.get("env.wrappers", ()))
     try:
         return Session.resume(run, chosen, values, checkpoint=given.checkpoint)
+    except UntrustedWrapperError as error:
+        again = shlex.quote(f"env.wrappers={json.dumps(error.all_wrappers)}")
+        raise UserError(
+            f"env.wrappers of {resume} names code, which is not imported unless you name it too; "
+            f"if you trust it, add --set {printable(again)}"
+        ) from None
     except ValueError:
         named = summary(run).env
         if chosen is not None or named is None or is_registered(named):

@@ -75,6 +75,8 @@ def _find_tool(suffix: str) -> None:
 def _checked(frames: Iterable[np.ndarray]) -> Iterator[Frame]:
     shape: tuple[int, ...] | None = None
     for index, frame in enumerate(frames):
+        if not isinstance(frame, np.ndarray):
+            raise ValueError(f"render() gave {frame!r:.60}, not a picture uint8 [H, W, 3]")
         if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3 or not frame.size:
             raise ValueError(
                 f"a frame must be uint8 [H, W, 3], got {frame.dtype} {list(frame.shape)} "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
 from gymnasium import spaces
 
 KEY = "action_mask"
@@ -32,6 +33,19 @@ class MaskLeaf(NamedTuple):
             return obs[self.only], mask
         assert isinstance(self.seen, spaces.Dict)
         return {key: obs[key] for key in self.seen.spaces}, mask
+
+
+def flat_mask(mask: Any) -> np.ndarray:
+    """A mask as an environment gives it, as an array of one dimension.
+
+    That of a MultiDiscrete may be a tuple with a mask for each of its choices, as
+    ``MultiDiscrete.sample`` takes it.
+
+    Raises:
+        ValueError: it has no shape.
+    """
+    parts = mask if isinstance(mask, tuple) else (mask,)
+    return np.concatenate([np.asarray(part).reshape(-1) for part in parts])
 
 
 def mask_leaf(
@@ -63,10 +77,18 @@ def mask_leaf(
     return MaskLeaf(observation, spaces.Dict(rest), None)
 
 
+def mask_choices(space: spaces.Space[Any]) -> list[slice]:
+    """Which entries of an action mask belong to each choice that an action makes, of which one at
+    least must be allowed; empty: there are no masks for such actions."""
+    if isinstance(space, spaces.Discrete):
+        return [slice(0, int(space.n))]
+    if isinstance(space, spaces.MultiDiscrete):
+        ends = np.cumsum(space.nvec.ravel()).tolist()
+        return [slice(first, end) for first, end in zip([0, *ends], ends, strict=False)]
+    return []
+
+
 def mask_entries(space: spaces.Space[Any]) -> int:
     """How many entries an action mask of a space has; 0: it can have none."""
-    if isinstance(space, spaces.Discrete):
-        return int(space.n)
-    if isinstance(space, spaces.MultiDiscrete):
-        return int(space.nvec.sum())
-    return 0
+    choices = mask_choices(space)
+    return int(choices[-1].stop) if choices else 0

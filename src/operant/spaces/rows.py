@@ -34,6 +34,11 @@ _INSTEAD = {
     "counts",
 }
 
+_LEFT_OUT = (
+    "leave it out, as the wrapper gymnasium.wrappers:FilterObservation(filter_keys=[...]) does"
+)
+"""For spaces of other packages, such as the missions of MiniGrid."""
+
 
 @dataclass(frozen=True)
 class Leaf:
@@ -260,7 +265,10 @@ def _leaf(keys: tuple[Any, ...], space: spaces.Space[Any], offset: int = 0) -> L
     path = "/".join(str(key) for key in keys)
     where = f" at {path!r}" if path else ""
     if not isinstance(space, _LEAVES) or space.shape is None or space.dtype is None:
-        advice = next((text for kind, text in _INSTEAD.items() if isinstance(space, kind)), "")
+        advice = next(
+            (text for kind, text in _INSTEAD.items() if isinstance(space, kind)),
+            _LEFT_OUT if path else "",
+        )
         raise ValueError(
             f"samples of {space}{where} have no fixed size in memory; known are Box, "
             "Discrete, MultiDiscrete and MultiBinary, and Dict and Tuple of them"

@@ -111,8 +111,8 @@ def how_it_runs(batch: Batch, config: EnvConfig) -> str | None:
 class UntrustedWrapperError(ValueError):
     """A run's own configuration names code to put around its environments."""
 
-    def __init__(self, wrappers: Sequence[str]) -> None:
-        self.wrappers = list(wrappers)
+    def __init__(self, wrappers: Sequence[str], all_wrappers: Sequence[str]) -> None:
+        self.wrappers, self.all_wrappers = list(wrappers), list(all_wrappers)
         super().__init__(
             f"env.wrappers of this run names code, {', '.join(self.wrappers)}, which is not "
             "imported unless you name it again: pass wrappers=[...]"
@@ -132,4 +132,4 @@ def check_wrappers(config: EnvConfig, typed: Sequence[str] | None) -> None:
     """
     left = [name for name in untrusted_wrappers(config.wrappers) if name not in (typed or ())]
     if left:
-        raise UntrustedWrapperError(left)
+        raise UntrustedWrapperError(left, config.wrappers)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from functools import partial
 from typing import Any
 
-import gymnasium
 import numpy as np
 
 from operant.backends.foreign.actions import nested, packed_actions
@@ -15,6 +13,7 @@ from operant.backends.foreign.choose_executor import Options, start
 from operant.backends.foreign.part_steps import PartSteps
 from operant.backends.foreign.seeds import env_seed
 from operant.vector.arguments import checked_count
+from operant.vector.gymnasium_ids import known_id
 from operant.vector.seeding import checked_seed, fresh_seed
 
 _MAX_ENVS = 2**20
@@ -36,7 +35,7 @@ class AsyncEnvPool:
     on how long they take.
 
     Args:
-        env: makes one environment, or an id of Gymnasium's.
+        env: makes one environment, or an id of Gymnasium's such as ``"ALE/Pong-v5"``.
         num_envs: how many.
         batch_size: environments in a batch of `recv`; all unless given.
         backend: ``"processes"``, ``"threads"``, ``"serial"`` or ``"auto"``.
@@ -68,7 +67,7 @@ class AsyncEnvPool:
         )
         if workers is not None:
             workers = checked_count("workers", workers, _MAX_ENVS)
-        make_env: MakeEnv = partial(gymnasium.make, env) if isinstance(env, str) else env
+        make_env: MakeEnv = known_id(env) if isinstance(env, str) else env
         options = Options(workers, on_worker_death, step_timeout_s, context)
         chosen = start(make_env, self.num_envs, backend, options)
         if chosen.probe.layouts.agents:

@@ -13,6 +13,7 @@ from typing import Any
 import gymnasium
 from gymnasium.wrappers import TimeLimit
 
+from operant.backends.foreign.pettingzoo import as_parallel, is_pettingzoo, limited
 from operant.lang.advice import LanguageError
 
 _TRUSTED = ("gymnasium.wrappers", "minigrid.wrappers")
@@ -97,7 +98,7 @@ class Recipe:
     wrappers: tuple[str, ...] = ()
     """See `wrapper_named`; the first is the innermost."""
     max_episode_steps: int | None = None
-    """A time limit that replaces the environment's own; None: that."""
+    """A time limit: of an id instead of its own, of others besides it; None: their own."""
     render_mode: str | None = None
 
     def __call__(self) -> Any:
@@ -111,9 +112,11 @@ class Recipe:
         env = self.env(**params)
         for name in self.wrappers:
             env = wrapper_named(name)(env)
-        if limit is not None and not self.env.gymnasium_id and isinstance(env, gymnasium.Env):
-            env = TimeLimit(env, limit)
-        return env
+        if limit is None or self.env.gymnasium_id:
+            return env
+        if is_pettingzoo(env):
+            return limited(as_parallel(env), limit)
+        return TimeLimit(env, limit) if isinstance(env, gymnasium.Env) else env
 
     def rendered(self) -> Recipe:
         """The same with pictures."""

@@ -60,6 +60,21 @@ def find_gymnasium(name: str, import_modules: bool = True) -> ForeignEnv | None:
     )
 
 
+def known_id(name: str) -> ForeignEnv:
+    """As `find_gymnasium`, which must find it.
+
+    Raises:
+        ValueError: as there, or there is none; the message names the nearest ids.
+    """
+    found = find_gymnasium(name)
+    if found is None:
+        near = " or ".join(near_ids(name, []))
+        raise ValueError(
+            f"Gymnasium knows no environment {name!r}" + (f"; did you mean {near}?" if near else "")
+        )
+    return found
+
+
 class _Make:
     """``gymnasium.make`` of an id, in whichever process; the passive checker is left out, which
     `operant check` does more thoroughly."""
@@ -106,12 +121,20 @@ def _unversioned(env_id: str) -> str:
     return re.sub(r"-v\d+$", "", env_id)
 
 
+def has_namespace(text: str) -> bool:
+    """Whether a name begins as ids of Gymnasium's do that have a namespace: ``ALE/Pong``."""
+    beginning = text.partition("/")[0] + "/"
+    return beginning in _PACKAGES or any(one.startswith(beginning) for one in gymnasium.registry)
+
+
 def near_ids(name: str, ours: list[str]) -> list[str]:
-    """The ids nearest to a name, of `ours` and of Gymnasium's, the nearest first."""
-    asked = name.rpartition(":")[2]
+    """The ids nearest to a name, of `ours` and of Gymnasium's, the nearest first; such as ask for
+    Gymnasium's, if the name does."""
+    asked = name.rpartition(":")[2].removeprefix("operant/")
     known = {env_id.lower(): env_id for env_id in gymnasium.registry if "operant/" not in env_id}
     known |= {env_id.lower(): env_id for env_id in ours}
     found = difflib.get_close_matches(asked.lower(), known, 3, 0.6)
     bare = {_unversioned(low): full for low, full in known.items()}
     other = difflib.get_close_matches(_unversioned(asked.lower()), bare, 3, 0.6)
-    return list(dict.fromkeys([known[one] for one in found] + [bare[one] for one in other]))[:3]
+    near = list(dict.fromkeys([known[one] for one in found] + [bare[one] for one in other]))[:3]
+    return [f"{PREFIX}{one}" for one in near] if name.startswith(PREFIX) else near

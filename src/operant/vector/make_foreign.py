@@ -9,9 +9,11 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import FrameStackObservation
 
 from operant.backends.foreign.choose_executor import BACKENDS
-from operant.vector.arguments import checked_mode
+from operant.vector.arguments import checked_count, checked_mode
 from operant.vector.foreign_batch import ForeignBatch
 from operant.vector.foreign_env import ForeignEnv, Recipe, wrapper_named
+
+_MOST_FRAMES, _MOST_STEPS = 1024, 2**31 - 1
 
 
 def make_foreign(
@@ -42,7 +44,7 @@ def make_foreign(
         workers: processes or threads; None: one for each core.
         seed: of the first ``reset``, unless that has one.
         autoreset_mode: SAME_STEP is what there is.
-        max_episode_steps: a time limit that replaces the environment's own.
+        max_episode_steps: a time limit: of an id instead of its own, else besides it.
         render_mode: such as ``"rgb_array"``.
         wrappers: Gymnasium wrappers around each environment, the first the innermost:
             ``"gymnasium.wrappers:ClipReward"``.
@@ -70,6 +72,9 @@ def make_foreign(
         )
     for name in wrappers:
         wrapper_named(name)  # said here, not by a worker
+    frame_stack = checked_count("frame_stack", frame_stack, _MOST_FRAMES)
+    if max_episode_steps is not None:
+        max_episode_steps = checked_count("max_episode_steps", max_episode_steps, _MOST_STEPS)
     make: Any = Recipe(env, params, tuple(wrappers), max_episode_steps, render_mode)
     if frame_stack > 1:
         make = _Stacked(make, frame_stack)

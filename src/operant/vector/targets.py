@@ -3,7 +3,7 @@
 | target | what it is |
 | --- | --- |
 | ``CartPole-v1``, ``operant/CartPole-v1`` | an id: one that operant compiles, else Gymnasium's |
-| ``LunarLander-v3``, ``ALE/Pong-v5`` | an id of Gymnasium's |
+| ``LunarLander-v3``, ``ALE/Pong-v5`` | an id of Gymnasium's; without the version the newest |
 | ``gymnasium:CartPole-v1`` | Gymnasium's, although operant has one of that name |
 | ``package:Name-v0`` | Gymnasium's, registered by importing the package |
 | ``file.py:name``, ``file.py`` | a class, or a function that makes environments, in a file |
@@ -17,7 +17,7 @@ import re
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from operant.vector.foreign_env import ForeignEnv
-from operant.vector.gymnasium_ids import PREFIX, find_gymnasium, near_ids
+from operant.vector.gymnasium_ids import PREFIX, find_gymnasium, has_namespace, near_ids
 from operant.vector.registry import env_ids, known_env
 
 if TYPE_CHECKING:
@@ -27,6 +27,11 @@ LIBRARIES = (".so", ".dylib", ".dll")
 _ID = re.compile(r"(?:[\w-]+/)?[\w.-]+-v\d+")
 """What ids look like, those of namespaces such as ``ALE/Pong-v5`` included."""
 _OURS = ("operant:", "operant/")
+
+
+def is_id(name: str) -> bool:
+    """Whether a name looks like an id with its version."""
+    return _ID.fullmatch(name) is not None
 
 
 class Target(NamedTuple):
@@ -49,7 +54,8 @@ def parsed_target(text: str) -> Target:
     place, colon, name = text.rpartition(":")
     if colon and not _ID.fullmatch(name):
         return Target("code", place, name)
-    if text.endswith(".py") or (not colon and "/" in text and not _ID.fullmatch(text)):
+    is_path = "/" in text and not _ID.fullmatch(text) and not has_namespace(text)
+    if text.endswith(".py") or (not colon and is_path):
         return Target("code", text)
     return Target("id", text)
 
@@ -73,6 +79,11 @@ def find_env(name: str, import_modules: bool = True) -> type[Env] | ForeignEnv:
         ValueError: there is none; the message names the nearest ids of both. Or its package is not
             installed, with what to install.
     """
+    if parsed_target(name).kind != "id":
+        raise ValueError(
+            f"unknown environment {name!r}: code and libraries are named so on the command line; "
+            "from Python import them, and pass the class or function itself"
+        )
     found = None if name.startswith(PREFIX) else known_env(_with_version(name))
     if found is not None:
         return found
@@ -80,7 +91,7 @@ def find_env(name: str, import_modules: bool = True) -> type[Env] | ForeignEnv:
         foreign = find_gymnasium(name, import_modules)
         if foreign is not None:
             return foreign
-    near = near_ids(name.removeprefix("operant:").removeprefix("operant/"), env_ids())
+    near = near_ids(name, [] if name.startswith(PREFIX) else env_ids())
     if near:
         raise ValueError(f"unknown environment {name!r}; did you mean {' or '.join(near)}?")
     raise ValueError(

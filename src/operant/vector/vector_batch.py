@@ -15,8 +15,9 @@ from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 from operant.backends.foreign.actions import nested, packed_actions
 from operant.backends.foreign.errors import ForeignEnvError
+from operant.backends.foreign.obs_check import ObsCheck
 from operant.spaces.batches import flatten, unflatten
-from operant.spaces.mask_leaf import mask_entries, mask_leaf
+from operant.spaces.mask_leaf import mask_choices, mask_entries, mask_leaf
 from operant.spaces.rows import ObsLayout
 from operant.vector.arguments import checked_mode
 from operant.vector.batch import Batch, Description, Ends, StepMemory
@@ -106,6 +107,10 @@ class VectorBatch:
         self._live = new((n,), np.bool_)
         self._masks = new((n, self.mask_size), np.bool_)
         self._actions = np.zeros((n, *self._action_layout.shape), self._action_layout.dtype)
+        # Of arrays on a GPU the guard of the trainer looks, once an iteration: here it would wait.
+        host = not self._arrays.on_device
+        self._check = ObsCheck(self.layout, self._rows) if host else None
+        self._final_check = ObsCheck(self.layout, self._final) if host else None
 
     @property
     def device(self) -> torch.device:
@@ -146,12 +151,20 @@ class VectorBatch:
         obs, mask = self._split(obs)
         packed = self._packed(obs)
         self._rows[rows] = packed[rows]
+        self._look(self._check, 0, self.num_envs)
         if self.mask_size:
             found = self._found_masks(info if mask is None else {"action_mask": mask})
             self._masks[rows] = found[rows]
             self._masks[~self._live] = True
-            if not self._masks.any(1).all():
+            choices = mask_choices(self.single_action_space)
+            if not all(self._masks[:, one].any(1).all() for one in choices):
                 self._fail("allows no action at all in an action mask")
+
+    def _look(self, check: ObsCheck | None, first: int, end: int) -> None:
+        """Refuse bad observations in the rows `first` up to `end`."""
+        row = None if check is None else check.found(first, end)
+        if check is not None and row is not None:
+            self._fail(f"gave {check.where(row)}, in row {row}")
 
     def _split(self, obs: Any) -> tuple[Any, Any]:
         if self._leaf is None:
@@ -277,6 +290,8 @@ class VectorBatch:
         else:
             rows = self._packed(self._split(final)[0])
             self._final[index] = rows[index]
+        for k in index.tolist():
+            self._look(self._final_check, k, k + 1)
 
     def action_masks(self) -> Any:
         """See `Batch`."""

@@ -126,7 +126,8 @@ ALONE_GOES_ON: dict[str, Callable[[], Any]] = {
 }
 SPACES: dict[str, Callable[[], spaces.Space[Any]]] = {
     "box": lambda: spaces.Box(-9, 9, (2,), np.float32),
-    "image": lambda: spaces.Box(0, 255, (2, 2), np.uint8),
+    "image": lambda: spaces.Box(0, 7, (2, 2), np.uint8),
+    "int8": lambda: spaces.Box(-128, 127, (2,), np.int8),
     "discrete": lambda: spaces.Discrete(4),
     "dict": lambda: spaces.Dict(
         {"a": spaces.Box(-9, 9, (2,), np.float64), "b": spaces.Discrete(3)}
@@ -136,6 +137,7 @@ SPACES: dict[str, Callable[[], spaces.Space[Any]]] = {
 SOUND: dict[str, Any] = {
     "box": np.zeros(2, np.float32),
     "image": np.zeros((2, 2), np.uint8),
+    "int8": np.zeros(2, np.int8),
     "discrete": 1,
     "dict": {"a": np.zeros(2), "b": 1},
     "tuple": (1, np.zeros(2, np.int8)),
@@ -155,7 +157,14 @@ OBS: dict[tuple[str, str], tuple[Any, str]] = {
     ("box", "all NaN"): (np.full(2, np.nan), r"an observation that is NaN at \[0\]"),
     ("image", "float"): (np.zeros((2, 2)), "of dtype float64; its space has uint8"),
     ("image", "flat"): (np.zeros(4, np.uint8), r"of shape \(4,\); its space has shape \(2, 2\)"),
+    ("int8", "300"): (np.array([300, 0], np.int64), "with numbers that int8, which its space has"),
     ("image", "negative"): ([[-1, 0], [0, 0]], "of dtype int64; its space has uint8"),
+    ("image", "above its bounds"): (
+        np.array([[0, 0], [0, 9]], np.uint8),
+        r"an observation that is 9 at \[1, 1\], which is not in its space Box\(0, 7",
+    ),
+    ("discrete", "4 of 4"): (4, r"an observation that is 4, which is not in its space Discrete"),
+    ("discrete", "-1"): (np.int64(-1), "an observation that is -1, which is not in its space"),
     ("discrete", "1.5"): (1.5, "of dtype float64; its space has int64"),
     ("discrete", "text"): ("left", "of dtype <U4; its space has int64"),
     ("discrete", "None"): (None, "of dtype object; its space has int64"),
@@ -169,6 +178,8 @@ OBS: dict[tuple[str, str], tuple[Any, str]] = {
         {"a": np.array([np.nan, 0]), "b": 1},
         "'a' of an observation that is NaN",
     ),
+    ("dict", "3 of 3"): ({"a": np.zeros(2), "b": 3}, "'b' of an observation that is 3, which is"),
+    ("tuple", "two as a bit"): ((1, np.array([0, 2], np.int8)), r"'1' of .* that is 2 at \[1\], "),
     ("tuple", "short"): ((1,), "without '1', which is in its space: a tuple of 1"),
     ("tuple", "leaf shape"): ((1, np.zeros(3, np.int8)), r"'1' of an observation of shape \(3,\)"),
 }

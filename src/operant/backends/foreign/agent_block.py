@@ -18,6 +18,14 @@ class AgentBlock(EnvBlock):
     environment begins again in the same step.
     """
 
+    def __init__(
+        self, make_env: MakeEnv, layouts: Layouts, memory: Memory, first: int, end: int
+    ) -> None:
+        super().__init__(make_env, layouts, memory, first, end)
+        # What rows show that rest: zeros, where the space has them. A policy is asked about them
+        # too, and a Discrete that counts from 1 has no 0 to look up.
+        self._nothing = layouts.observation.example(1)[0]
+
     def _made(self, make_env: MakeEnv) -> Any:
         return as_parallel(make_env())
 
@@ -70,7 +78,7 @@ class AgentBlock(EnvBlock):
             if self._masks is not None:
                 self._write_mask(r, obs[agent], info.get(agent))
         else:
-            self._obs_rows[r][...] = 0
+            self._obs_rows[r][...] = self._nothing
             if self._masks is not None:
                 self._masks[r][:] = True
         return live

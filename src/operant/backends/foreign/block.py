@@ -12,10 +12,10 @@ import numpy as np
 from operant.backends.foreign.actions import action_reader
 from operant.backends.foreign.errors import ForeignEnvError, in_words, is_ctrl_c, shown
 from operant.backends.foreign.memory import Memory
-from operant.backends.foreign.nan_check import NanCheck
+from operant.backends.foreign.obs_check import ObsCheck
 from operant.backends.foreign.obs_packer import MisfitError, kind, obs_packer
 from operant.backends.foreign.state import restore, saved
-from operant.spaces.mask_leaf import KEY, MaskLeaf
+from operant.spaces.mask_leaf import KEY, MaskLeaf, flat_mask, mask_choices
 from operant.spaces.rows import ObsLayout
 
 MakeEnv = Callable[[], Any]
@@ -67,10 +67,11 @@ class EnvBlock:
         self._reward: Any = memoryview(memory.reward)  # type: ignore[arg-type]
         self._pack = obs_packer(layouts.observation, layouts.leaf)
         self._masks = _rows(memory.mask, rows) if layouts.mask_size else None
+        self._choices = mask_choices(layouts.action.space)
         trees = layouts.observation.is_tree or layouts.action.is_tree
         self._is_plain = not trees and self._masks is None and not layouts.agents
-        self._nan_check = NanCheck(layouts.observation, memory.obs[rows])
-        self._final_check = NanCheck(layouts.observation, memory.final_obs[rows])
+        self._obs_check = ObsCheck(layouts.observation, memory.obs[rows])
+        self._final_check = ObsCheck(layouts.observation, memory.final_obs[rows])
         self.envs: list[Any] = []
         for index in range(first, end):
             try:
@@ -112,7 +113,7 @@ class EnvBlock:
             if seed is not None:
                 self._seeds[k] = seed
             self._begin(k, *self._reset_one(k, seed, options))
-            self._check_nan(k, k + 1)
+            self._check_obs(k, k + 1)
 
     def _begin(self, k: int, obs: Any, info: Any) -> None:
         """Write what ``reset()`` gave."""
@@ -140,7 +141,7 @@ class EnvBlock:
         else:
             for k in range(self.end - self.first):
                 self._step_one(k)
-        self._check_nan(0, self.end - self.first, stepped=True)
+        self._check_obs(0, self.end - self.first, stepped=True)
 
     def _step_plain(self) -> None:
         """`_step_one` for all, for arrays as observations: what most steps give is written here,
@@ -180,7 +181,7 @@ class EnvBlock:
             self._memory.terminated[rows] = self._memory.truncated[rows] = False
             k = index - self.first
             self._step_one(k)
-            self._check_nan(k, k + 1, stepped=True)
+            self._check_obs(k, k + 1, stepped=True)
 
     def _step_one(self, k: int) -> None:
         action = self._read_action(self._action_rows[k])
@@ -249,13 +250,13 @@ class EnvBlock:
         if self._final_check.found(r, r + 1) is not None:
             self._fail_row(r, f"gave {self._final_check.where(r)}", action)
 
-    def _check_nan(self, k: int, end: int, stepped: bool = False) -> None:
-        """Whether observations of environments `k` up to `end` of this block are NaN."""
+    def _check_obs(self, k: int, end: int, stepped: bool = False) -> None:
+        """Refuse bad observations of environments `k` up to `end` of this block."""
         each = self.layouts.rows_each
-        r = self._nan_check.found(k * each, end * each)
+        r = self._obs_check.found(k * each, end * each)
         if r is not None:
             action = self._read_action(self._action_rows[r]) if stepped else None
-            self._fail_row(r, f"gave {self._nan_check.where(r)}", action)
+            self._fail_row(r, f"gave {self._obs_check.where(r)}", action)
 
     def _write_mask(self, r: int, obs: Any, info: Any) -> None:
         assert self._masks is not None
@@ -263,7 +264,7 @@ class EnvBlock:
         inside = info if self.layouts.leaf is None else obs
         where = f'{"info" if self.layouts.leaf is None else "obs"}["{KEY}"]'
         try:
-            mask = np.asarray(inside[KEY], np.bool_).reshape(size)
+            mask = flat_mask(inside[KEY]).astype(np.bool_).reshape(size)
         except (KeyError, TypeError, ValueError):
             found = inside.get(KEY) if isinstance(inside, dict) else inside
             self._fail_row(
@@ -271,8 +272,9 @@ class EnvBlock:
                 f"must give {size} truth values in {where} in every step, as in the first, got "
                 f"{shown(found)}",
             )
-        if not mask.any():
-            self._fail_row(r, f"allows no action at all in {where}")
+        if not all(mask[one].any() for one in self._choices):
+            rest = " for one of its choices" if mask.any() else " at all"
+            self._fail_row(r, f"allows no action{rest} in {where}")
         self._masks[r][:] = mask
 
     def _fail_row(self, r: int, what: str, action: Any = None) -> NoReturn:

@@ -77,15 +77,26 @@ def _checked(leaf: Leaf, value: Any, what: str) -> Any:
         raise MisfitError(f"{what} that is no array: {kind(value)}") from None
     if array.shape != leaf.shape:
         raise MisfitError(f"{what} of shape {array.shape}; its space has shape {leaf.shape}")
-    if not np.can_cast(array.dtype, leaf.dtype, "same_kind"):
-        if isinstance(value, int | list | tuple) and array.dtype.kind in "iu":
-            limits = np.iinfo(leaf.dtype) if leaf.dtype.kind in "iu" else None
-            if limits and (
-                array.size == 0 or limits.min <= array.min() <= array.max() <= limits.max
-            ):
-                return array  # Python's numbers, which have no dtype of their own
-        raise MisfitError(f"{what} of dtype {array.dtype}; its space has {leaf.dtype}")
-    return array
+    if np.can_cast(array.dtype, leaf.dtype):
+        return array
+    narrower = np.can_cast(array.dtype, leaf.dtype, "same_kind")
+    if leaf.dtype.kind in "iu" and array.dtype.kind in "iu":
+        # Python's numbers have no dtype of their own: what matters is whether they fit.
+        if (narrower or isinstance(value, int | list | tuple)) and _holds(leaf.dtype, array):
+            return array
+        if narrower:
+            raise MisfitError(
+                f"{what} with numbers that {leaf.dtype}, which its space has, cannot hold"
+            )
+    elif narrower:
+        return array
+    raise MisfitError(f"{what} of dtype {array.dtype}; its space has {leaf.dtype}")
+
+
+def _holds(dtype: np.dtype[Any], array: np.ndarray) -> bool:
+    """Whether integers keep their values in another dtype."""
+    limits = np.iinfo(dtype)
+    return bool(array.size == 0 or limits.min <= array.min() <= array.max() <= limits.max)
 
 
 def kind(value: Any) -> str:

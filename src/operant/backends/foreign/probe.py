@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
-import numpy as np
 from gymnasium.wrappers import TimeLimit
 
 from operant.backends.foreign.block import Layouts, MakeEnv
@@ -22,7 +21,7 @@ from operant.backends.foreign.pettingzoo import (
 )
 from operant.backends.foreign.random_actions import RandomActions
 from operant.backends.foreign.state import why_not_saved
-from operant.spaces.mask_leaf import KEY, mask_entries, mask_leaf
+from operant.spaces.mask_leaf import KEY, flat_mask, mask_entries, mask_leaf
 from operant.spaces.rows import ObsLayout
 
 _MOST_STEPS = 64
@@ -123,7 +122,11 @@ def _layouts(
         raise ValueError(str(error).replace("observation", "action")) from None
     mask_size = 0 if leaf is None else mask_entries(action)
     if leaf is None and isinstance(info, dict) and KEY in info:
-        mask_size, found = mask_entries(action), np.size(info[KEY])
+        mask_size = mask_entries(action)
+        try:
+            found = flat_mask(info[KEY]).size
+        except ValueError:
+            found = 0
         if mask_size and found != mask_size:
             raise ForeignEnvError(
                 f'{name} gives {found} values in info["{KEY}"]; {action} has {mask_size} actions'

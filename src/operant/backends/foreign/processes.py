@@ -180,7 +180,7 @@ class Processes:
         self._closed = f"{some_envs(envs)} did not answer in time"
         raise StepTimeoutError(
             f"{some_envs(envs)} did not answer within {limit_s:g} s while it {doing}; the batch is "
-            "closed. If a step may take that long, raise step_timeout_s",
+            "closed. If a step may take that long, raise it: env.step_timeout, step_timeout_s",
             envs[0],
         )
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from operant.spaces.mask_leaf import KEY
+from operant.spaces.mask_leaf import KEY, flat_mask
 
 
 class RandomActions:
@@ -31,7 +31,7 @@ class RandomActions:
         if mask is None:
             return space.sample()
         try:
-            bits = np.asarray(mask).ravel().astype(np.int8)
+            bits = flat_mask(mask).astype(np.int8)
             if isinstance(space, spaces.MultiDiscrete):
                 return space.sample(tuple(np.split(bits, np.cumsum(space.nvec[:-1]))))
             return space.sample(bits)

@@ -86,7 +86,7 @@ class Threads:
         self._closed = f"{some_envs(envs)} did not answer in time"
         raise StepTimeoutError(
             f"{some_envs(envs)} did not answer within {self._timeout_s:g} s; the batch is closed. "
-            "If a step may take that long, raise step_timeout_s",
+            "If a step may take that long, raise it: env.step_timeout, step_timeout_s",
             envs[0],
         )
 
