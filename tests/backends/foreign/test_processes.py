@@ -114,7 +114,8 @@ def test_a_factory_that_cannot_be_sent() -> None:
 
 
 PARENT = """
-import sys; sys.path.insert(0, sys.argv[1])
+import signal, sys; sys.path.insert(0, sys.argv[1])
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs the tests may ignore it
 import numpy as np
 from faulty import Faulty, HANG
 from operant.vector.foreign_batch import ForeignBatch
