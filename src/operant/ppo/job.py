@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from operant.buffers.normalizer import RunningNormalizer
 from operant.models.distributions import Distribution
-from operant.ppo.adam import Adam
 from operant.ppo.config import Config
 from operant.spaces.rows import ObsLayout
+from operant.training.adam import Adam
 from operant.training.episodes import Episodes
 from operant.vector.batch import Batch
 
@@ -33,6 +33,9 @@ class Job:
     """A `RunningNormalizer` or a `TreeNormalizer`, which take in observations as the rollout has
     them; None: not normalised. Fused engines know the former alone."""
     return_normalizer: RunningNormalizer | None
+    every_final: bool = False
+    """Whether the rollout must have the final observations of all episodes that ended, for
+    `RolloutBuffer.next_obs`."""
 
     @property
     def mask_size(self) -> int:
