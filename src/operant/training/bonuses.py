@@ -42,7 +42,8 @@ def listed(given: str | Bonus | Sequence[str | Bonus] | None) -> tuple[list[Bonu
     Raises:
         TypeError: something else.
     """
-    items = [given] if isinstance(given, str | Bonus) else list(given or ())
+    single = not isinstance(given, list | tuple)
+    items: list[Any] = [] if given is None else [given] if single else list(given)
     for one in items:
         if not isinstance(one, str | Bonus):
             raise TypeError(
