@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from operant.models.icm import ICM
     from operant.models.joint import Joint
     from operant.models.layers import linear, mlp
+    from operant.models.popart import PopArtValueHead
     from operant.models.rnd import RND
     from operant.models.tree_normalizer import TreeNormalizer
     from operant.ppo.ppo import PPO
@@ -58,6 +59,7 @@ _NAMES = {
     "operant.buffers.normalizer": ("RunningNormalizer",),
     "operant.models.bonus": ("Bonus",),
     "operant.models.rnd": ("RND",),
+    "operant.models.popart": ("PopArtValueHead",),
     "operant.models.icm": ("ICM",),
     "operant.models.episodic_count": ("EpisodicCount",),
     "operant.models.tree_normalizer": ("TreeNormalizer",),
@@ -84,6 +86,7 @@ __all__ = [
     "NatureCNN",
     "Numbers",
     "OneHot",
+    "PopArtValueHead",
     "RunningNormalizer",
     "SmallCNN",
     "TreeEncoder",

@@ -1,11 +1,14 @@
-"""Bonuses that `PPO` is given, or that its configuration names, as an add-on."""
+"""Add-ons that the arguments and the configuration of `PPO` ask for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from torch import nn
+
 from operant.models.bonus import Bonus
+from operant.models.popart import popart_head
 from operant.ppo.config import Config
 from operant.training.add_on import AddOn
 
@@ -53,3 +56,18 @@ def with_intrinsic(
         if isinstance(one, Intrinsic):
             one.complete(config.intrinsic)
     return tuple(add_ons)
+
+
+def with_popart(
+    add_ons: tuple[AddOn, ...], policy: nn.Module | None, config: Config
+) -> tuple[AddOn, ...]:
+    """`add_ons`, and the one that reports the statistics of values, if they have such."""
+    if policy is None:
+        wanted = config.policy.value_head == "popart"
+    else:
+        wanted = popart_head(policy) is not None
+    if not wanted or any(isinstance(one, AddOn) and one.name == "popart" for one in add_ons):
+        return add_ons
+    from operant.training.popart_figures import PopArtFigures
+
+    return (*add_ons, PopArtFigures())

@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from operant.lang.env import Env
 from operant.models.bonus import Bonus
 from operant.ppo.batch import check_order, config_for, make_env, source_of
-from operant.ppo.bonuses import with_bonuses, with_intrinsic
+from operant.ppo.bonuses import with_bonuses, with_intrinsic, with_popart
 from operant.ppo.config import Config
 from operant.ppo.engines.choose import choose_device, choose_engine
 from operant.ppo.job import Iteration, Job
-from operant.ppo.policy import add_return_normalizer
+from operant.ppo.policy import add_intrinsic_head, add_return_normalizer
 from operant.training.adam import Adam
 from operant.training.add_on import AddOn
 from operant.training.callbacks import Callback, only_watches
@@ -107,7 +107,7 @@ class PPO(Trainer):
         source = source_of(env)
         bonuses, options = with_bonuses(intrinsic, options)
         config = config_for(source, config, options, env if isinstance(env, str) else "")
-        add_ons = with_intrinsic(add_ons, bonuses, config)
+        add_ons = with_popart(with_intrinsic(add_ons, bonuses, config), policy, config)
         device = choose_device(config.run.device, source)
         super().__init__(config, make_env(config, source, device), device, policy, add_ons)
         self.optimizer = Adam(self.policy.parameters(), config.ppo.adam_eps)
@@ -131,6 +131,7 @@ class PPO(Trainer):
     def complete(self, policy: nn.Module) -> nn.Module:
         """A policy with the normaliser of returns, if ``ppo.normalize_reward`` asks for one."""
         add_return_normalizer(policy, self.config)
+        add_intrinsic_head(policy, self.config)
         return policy
 
     # The loop -------------------------------------------------------------------------------

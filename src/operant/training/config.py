@@ -21,7 +21,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, cast, get_origin
 
-from operant.models.names import ACTIVATION_NAMES, CHANNEL_NAMES, IMAGE_NAMES, LOG_STD_RANGE
+from operant.models.names import (
+    ACTIVATION_NAMES,
+    CHANNEL_NAMES,
+    IMAGE_NAMES,
+    LOG_STD_RANGE,
+    VALUE_HEADS,
+)
 from operant.training.advice import ALIASES, known_as
 from operant.training.section import Section, converted, kinds_of, option
 
@@ -99,6 +105,7 @@ class PolicyConfig(Section, table="policy"):
         most=LOG_STD_RANGE[1],
     )
     squash: bool = option(False, "Box actions: tanh onto the bounds instead of clipping")
+    value_head: str = option("linear", "popart: follows the targets' scale", choices=VALUE_HEADS)
 
 
 @dataclass(frozen=True)

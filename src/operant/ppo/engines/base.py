@@ -35,6 +35,7 @@ class BaseEngine:
         size = samples * (2 * obs.nbytes + 8 * numbers + 32)
         check_memory(size, f"{ppo.num_steps} steps of {env.num_envs}")
         self.buffer = self._new_buffer(obs_dtype)
+        self.buffer.intrinsic = job.new_stream(self.buffer.reward.device)
         self._return_carry = np.zeros(env.num_envs, np.float32)
 
     def _new_buffer(self, obs_dtype: torch.dtype | None) -> RolloutBuffer:
