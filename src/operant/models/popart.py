@@ -8,12 +8,10 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from operant.models.layers import linear
-
 LEAST_DEVIATION, LARGEST_DEVIATION = 1e-4, 1e6
 
 
-class PopArtValueHead(nn.Module):
+class PopArtValueHead(nn.Linear):
     """A linear layer that learns normalised values, and returns them in the targets' own scale.
 
     ``mean`` and ``variance`` of the targets are running ones, float64 ``[tasks]``. When they
@@ -35,19 +33,21 @@ class PopArtValueHead(nn.Module):
     count: Tensor
 
     def __init__(self, inputs: int, tasks: int = 1, rate: float = 0.1) -> None:
-        super().__init__()
         if tasks < 1 or not 0 < rate <= 1:
             raise ValueError(f"tasks must be 1 or more and rate 0 to 1, got {tasks} and {rate}")
-        layer = linear(inputs, tasks, 1.0)
-        self.weight, self.bias = layer.weight, layer.bias
+        super().__init__(inputs, tasks)
+        nn.init.orthogonal_(self.weight)
+        nn.init.zeros_(self.bias)
         self.tasks, self.rate = tasks, rate
         self.register_buffer("mean", torch.zeros(tasks, dtype=torch.float64))
         self.register_buffer("variance", torch.ones(tasks, dtype=torch.float64))
         self.register_buffer("count", torch.zeros(tasks, dtype=torch.float64))
 
-    def forward(self, features: Tensor, task: Tensor | None = None) -> Tensor:
+    def forward(self, input: Tensor, task: Tensor | None = None) -> Tensor:
         """Values ``[B, 1]`` of features ``[B, inputs]``, of task `task`, int64 ``[B]``, each."""
-        values = nn.functional.linear(features, self.weight, self.bias)
+        values = super().forward(input)
+        if values.dtype.itemsize == 2:  # too coarse for a large mean
+            values = values.float()
         values = self.deviation().to(values.dtype) * values + self.mean.to(values.dtype)
         return values if task is None else values.gather(-1, task.view(-1, 1))
 

@@ -42,8 +42,9 @@ def listed(given: str | Bonus | Sequence[str | Bonus] | None) -> tuple[list[Bonu
     Raises:
         TypeError: something else.
     """
-    single = not isinstance(given, list | tuple)
-    items: list[Any] = [] if given is None else [given] if single else list(given)
+    items: list[Any] = [] if given is None else [given]
+    if isinstance(given, list | tuple):
+        items = list(given)
     for one in items:
         if not isinstance(one, str | Bonus):
             raise TypeError(
