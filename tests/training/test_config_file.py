@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from operant.envs import env_ids, get_env
 from operant.envs.classic.cartpole import CartPole
+from operant.models.names import BONUS_NAMES
 from operant.ppo.config import Config
 from operant.ppo.config_file import (
     parsed_settings,
@@ -49,6 +50,8 @@ PARAMETER = st.one_of(
 
 
 def values_for(name: str) -> st.SearchStrategy[Any]:
+    if name == "intrinsic.kind":
+        return st.permutations(BONUS_NAMES).map(lambda names: tuple(names[:2]))
     limits, kind = FIELDS[name].metadata, FIELDS[name].type
     if limits["choices"]:
         return st.sampled_from(limits["choices"])

@@ -186,8 +186,9 @@ class Intrinsic(AddOn):
         """A step of Adam's for each minibatch; means of what the bonuses' losses return."""
         if self._adam is None:
             return [{} for _ in self.bonuses]
-        parts = self._order.draw().tensor_split(self._options.minibatches)
-        every = [self._train_on(rollout, part) for part in parts if len(part)]
+        index = self._order.draw()
+        parts = index.tensor_split(min(self._options.minibatches, len(index)))
+        every = [self._train_on(rollout, part) for part in parts]
         return [
             {name: torch.stack([one[k][name] for one in every]).mean() for name in every[0][k]}
             for k in range(len(self.bonuses))
