@@ -126,8 +126,10 @@ def test_tables_and_back(config: Config) -> None:
 def test_every_option_is_written_once_with_its_help() -> None:
     lines = to_toml(Config()).splitlines()
     for name, text in option_names().items():
-        key = name.partition(".")[2]
-        (at,) = [k for k, line in enumerate(lines) if line.startswith(f"{key} = ")]
+        section, _, key = name.partition(".")
+        begin = lines.index(f"[{section}]")
+        end = next((k for k in range(begin, len(lines)) if not lines[k]), len(lines))
+        (at,) = [k for k in range(begin, end) if lines[k].startswith(f"{key} = ")]
         comments = [lines[at].partition("# ")[2]]
         for line in lines[at + 1 :]:
             if not line.strip().startswith("#"):
@@ -139,6 +141,7 @@ def test_every_option_is_written_once_with_its_help() -> None:
         "[policy]",
         "[ppo]",
         "[run]",
+        "[intrinsic]",
     ]
     assert "#" not in to_toml(Config(), comments=False)
     assert "total_steps = 1_000_000" in to_toml(Config(), comments=False)
