@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,40 @@ def test_what_follows_an_episodes_last_step_is_its_final_observation(
     assert not following[done].equal(buffer.obs[1:][done])
     # The cart moves by its speed: x' = x + 0.02 v, in every step, the last one included.
     torch.testing.assert_close(following[..., 0], obs[..., 0] + 0.02 * obs[..., 1])
+
+
+def test_stacks_of_frames_go_on_to_the_final_frame() -> None:
+    bonus = Watching()
+    options = SMALL | {"num_steps": 64, "backend": "serial", "frame_stack": 2}
+    ppo = PPO("gymnasium:CartPole-v1", **options, intrinsic=bonus)
+    ppo.learn(256, progress=False)
+    obs, following = bonus.seen
+    assert obs.shape == following.shape == (64, 4, 2, 4)
+    assert (ppo.buffer.terminated | ppo.buffer.truncated).sum() > 4
+    assert following[:, :, 0].equal(obs[:, :, 1])  # the last frame but one was the last
+    now = obs[:, :, 1]
+    torch.testing.assert_close(following[:, :, 1, 0], now[..., 0] + 0.02 * now[..., 1])
+
+
+def test_a_bonus_of_a_tree_of_leaves() -> None:
+    """Dict observations on `eager`: leaves go to encoders of their own, and can be chosen."""
+    from tests.ppo.gymnasium_batch import Lamps
+
+    kinds = [RND((8,), 4, 16), ICM((8,), 4, random_steps=16), EpisodicCount(leaves=["goal"])]
+    rows = Rows()
+    options = SMALL | {"backend": "serial"}
+    ppo = PPO(Lamps, **options, intrinsic=kinds)
+    ppo.learn(4 * ROLLOUT, rows, progress=False)
+    assert all(np.isfinite(value) for name, value in rows.rows[-1].items() if "intrinsic" in name)
+    assert rows.rows[-1]["intrinsic/count_states"] == pytest.approx(3, abs=0.5)
+
+
+def test_the_page_on_exploration_runs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "exploration.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.S)
+    assert len(blocks) == 2
+    for block in blocks:
+        exec(block, {})
 
 
 def test_a_buffer_without_them_says_so() -> None:

@@ -42,6 +42,7 @@ class TorchPolicy:
     def __init__(self, memory: GpuMemory, preferred_precision: str) -> None:
         self.job, self.device = memory.job, memory.device
         self._preferred_precision = preferred_precision
+        self._scales = self.job.value_scale is not None
         self._rates, self._active = memory.rates.gpu, memory.active
         self._taken = memory.steps_taken
         self._low, self._rounded = self._rounded_weights()
@@ -107,16 +108,22 @@ class TorchPolicy:
         """The loss of the samples `index`, scaled if in float16, and figures ``[5]`` about it."""
         ppo = self.job.config.ppo
         samples = [x.index_select(0, index) for x in data]
-        obs, action, mask, old_log_prob, target, old_value, advantage, *bonus_target = samples
+        obs, action, mask, old_log_prob, target, old_value, advantage = samples[:7]
+        bonus_target, bonus_value = samples[7:], []
         if ppo.normalize_advantage:
             advantage = normalized(advantage)
         with self._autocast():
-            outputs = self.job.policy(obs) if not bonus_target else self.job.streams(obs)
-        head, value, *bonus_value = (x.float() for x in outputs)
+            if bonus_target:
+                head, value, of_bonuses = self.job.streams(obs)
+                bonus_value.append(of_bonuses.float())
+            else:
+                head, value = self.job.policy(obs)
+        head, value = head.float(), value.float()
         if self.job.mask_size:
             head = masked(head, mask)
         log_prob, entropy = self.job.distribution.evaluate(head, action)
-        value, target, old_value = self.job.scaled(obs, value, target, old_value)
+        if self._scales:
+            value, target, old_value = self.job.scaled(obs, value, target, old_value)
         loss: Loss = ppo_loss(
             log_prob,
             entropy,
