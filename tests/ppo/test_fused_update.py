@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 import operant
 from operant.models import PPO
-from operant.ppo.adam import Adam
 from operant.ppo.kernels.cpu.shuffle import bits_for, shuffle_keys, shuffled_index
+from operant.training.adam import Adam
 from operant.training.callbacks import Callback
 
 Tasks = dict[str, type[operant.Env]]
@@ -191,7 +191,7 @@ def test_a_schedule_of_the_clip_range(tasks: Tasks) -> None:
 
 
 def test_one_step_is_adams(tasks: Tasks) -> None:
-    """The very gradient that the engine found, put through `operant.ppo.adam`."""
+    """The very gradient that the engine found, put through `operant.training.adam`."""
     ppo = collected(tasks["Arm"], epochs=1, minibatches=1)
     twin = copy.deepcopy(ppo.policy)
     adam = Adam(twin.parameters(), ppo.config.ppo.adam_eps)

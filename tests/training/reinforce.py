@@ -54,6 +54,7 @@ class Reinforce(Trainer):
         size = sum(p.numel() for p in self.policy.parameters())
         self.moments = {name: torch.zeros(size) for name in ("exp_avg", "exp_avg_sq")}
         self.env.reset(seed=config.run.seed)
+        self.add_ons.begin(self)
 
     def optimizer_tensors(self) -> dict[str, torch.Tensor]:
         return self.moments

@@ -41,12 +41,17 @@ def refused(name: str, value: Any) -> str:
 
 # Names --------------------------------------------------------------------------------------
 def test_names_are_unique_across_sections() -> None:
-    """`dotted_name` finds an option by its last part alone."""
-    last = [name.partition(".")[2] for name in option_names()]
+    """`dotted_name` finds an option by its last part alone, but those of bonuses."""
+    names = [name for name in option_names() if not name.startswith("intrinsic.")]
+    last = [name.partition(".")[2] for name in names]
     assert len(set(last)) == len(last)
     assert not set(last) & set(SECTIONS)
-    for name in option_names():
+    for name in names:
         assert dotted_name(name) == dotted_name(name.partition(".")[2]) == name
+    assert dotted_name("hidden") == "policy.hidden"
+    assert dotted_name("intrinsic.hidden") == "intrinsic.hidden"
+    with pytest.raises(ValueError, match="learning_rate"):
+        dotted_name("lr")
 
 
 def test_every_option_has_one_line_of_help() -> None:
@@ -109,7 +114,7 @@ def test_names_from_other_libraries_bring_ours(name: str, answer: str) -> None:
 
 def test_every_name_from_elsewhere_leads_to_an_option() -> None:
     names = option_names()
-    short = {name.partition(".")[2] for name in names}
+    short = {name.partition(".")[2] for name in names if not name.startswith("intrinsic.")}
     for theirs, ours in Config.elsewhere().items():
         assert ours.partition(":")[0] in names
         assert theirs not in short, "our own name would be refused"
@@ -124,7 +129,7 @@ def test_replaced_wants_whole_names() -> None:
     ("tables", "text"),
     [
         ({"pppo": {}}, r"there is no section \[pppo\]; did you mean \[ppo\]\?"),
-        ({"zzzzzz": {}}, "known: env, policy, ppo, run"),
+        ({"zzzzzz": {}}, "known: env, policy, ppo, run, intrinsic"),
         ({"clip": 0.1}, r"'clip' belongs in a section: \[ppo\]"),
         ({"ppo.clip": 0.1}, r"'ppo.clip' belongs in a section: \[ppo\]"),
         ({"clipp": 0.1}, r"no option 'clipp'; did you mean ppo\.clip"),
@@ -249,6 +254,10 @@ def test_limits_are_where_they_should_be() -> None:
     assert numbers == set(limited("least")) | set(limited("above"))
     assert set(limited("most")) == {
         "env.frame_stack",
+        "intrinsic.count_capacity",
+        "intrinsic.gamma",
+        "intrinsic.icm_beta",
+        "intrinsic.share",
         "policy.embedding",
         "policy.log_std",
         "ppo.epochs",

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from operant.envs import env_ids, get_env
 from operant.envs.classic.cartpole import CartPole
+from operant.models.names import BONUS_NAMES
 from operant.ppo.config import Config
 from operant.ppo.config_file import (
     parsed_settings,
@@ -49,6 +50,8 @@ PARAMETER = st.one_of(
 
 
 def values_for(name: str) -> st.SearchStrategy[Any]:
+    if name == "intrinsic.kind":
+        return st.permutations(BONUS_NAMES).map(lambda names: tuple(names[:2]))
     limits, kind = FIELDS[name].metadata, FIELDS[name].type
     if limits["choices"]:
         return st.sampled_from(limits["choices"])
@@ -123,8 +126,10 @@ def test_tables_and_back(config: Config) -> None:
 def test_every_option_is_written_once_with_its_help() -> None:
     lines = to_toml(Config()).splitlines()
     for name, text in option_names().items():
-        key = name.partition(".")[2]
-        (at,) = [k for k, line in enumerate(lines) if line.startswith(f"{key} = ")]
+        section, _, key = name.partition(".")
+        begin = lines.index(f"[{section}]")
+        end = next((k for k in range(begin, len(lines)) if not lines[k]), len(lines))
+        (at,) = [k for k in range(begin, end) if lines[k].startswith(f"{key} = ")]
         comments = [lines[at].partition("# ")[2]]
         for line in lines[at + 1 :]:
             if not line.strip().startswith("#"):
@@ -136,6 +141,7 @@ def test_every_option_is_written_once_with_its_help() -> None:
         "[policy]",
         "[ppo]",
         "[run]",
+        "[intrinsic]",
     ]
     assert "#" not in to_toml(Config(), comments=False)
     assert "total_steps = 1_000_000" in to_toml(Config(), comments=False)

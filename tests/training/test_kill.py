@@ -185,3 +185,29 @@ def assert_equal(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> No
     assert set(one) == set(other)
     for name, array in one.items():
         np.testing.assert_array_equal(array, other[name], err_msg=name)
+
+
+@pytest.mark.parametrize("kind", [["rnd"], ["icm"], ["count"]])
+def test_a_killed_run_with_a_bonus_ends_with_the_same_bits(
+    kind, server, unmeasured, tmp_path, monkeypatch
+):
+    """`server` has compiled the kernels."""
+    kernels = os.path.join(paths.home(), "kernels")
+    (tmp_path / "kernels").symlink_to(kernels)
+    monkeypatch.setenv("OPERANT_HOME", str(tmp_path))
+    values = VALUES | {"intrinsic.kind": kind, "intrinsic.random_steps": 64}
+    own = Server(unmeasured(), values=values)
+    try:
+        began = time.monotonic()
+        assert own.train("whole") == 0
+        span = time.monotonic() - began
+        moments, kills = random.Random(2), 0
+        for k in range(20):
+            kills += own.train(f"killed-{k}", moments.uniform(0.0, span)) == -signal.SIGKILL
+            assert own.train(f"killed-{k}") == 0
+            assert_equal(end_of(f"killed-{k}"), end_of("whole"))
+            if kills == 4:
+                break
+        assert kills >= 2
+    finally:
+        own.close()

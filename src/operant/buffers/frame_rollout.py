@@ -122,10 +122,15 @@ class FrameRollout(RolloutBuffer):
         return super().start(obs)
 
     def final_stacks(self) -> Tensor:
-        """The final observations of truncated episodes so far, ``[K, k, *shape]``; a copy."""
+        """The final observations kept so far, ``[K, k, *shape]``; a copy."""
         place = torch.from_numpy(self.final_place)
         before = self.obs.at(place // self.num_envs, place % self.num_envs)
         return torch.cat([before[:, 1:], torch.from_numpy(self.final_obs)[:, None]], 1)
+
+    def _following(self) -> Tensor:
+        sample = torch.arange(len(self))
+        stacks: Tensor = self.obs.at(sample // self.num_envs + 1, sample % self.num_envs)
+        return stacks.view(self.num_steps, self.num_envs, *stacks.shape[1:])
 
     def _final_inputs(self) -> Tensor:
         return self.final_stacks()

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from operant.buffers.advantages import gae_torch
+from operant.buffers.value_stream import ValueStream
 
 
 class GpuBuffer:
@@ -36,6 +37,9 @@ class GpuBuffer:
     Raises:
         ValueError: less than one step or environment.
     """
+
+    intrinsic: ValueStream | None = None
+    """Bonuses with values of their own, where there are such."""
 
     def __init__(
         self,
@@ -100,6 +104,12 @@ class GpuBuffer:
         ``action_mask`` without their last step); sample ``t * N + i`` is step t of environment i.
         """
         return [getattr(self, name)[: self.num_steps].flatten(0, 1) for name in names]
+
+    def next_obs(self) -> Tensor:
+        """What followed each action, ``[T, N, *obs_shape]``; see `RolloutBuffer.next_obs`."""
+        done = self.terminated | self.truncated
+        shape = (*done.shape, *[1] * (self.obs.ndim - 2))
+        return torch.where(done.view(shape), self.final_obs, self.obs[1:])
 
     def final_places(self, most: int) -> tuple[Tensor, Tensor]:
         """Steps at which episodes were truncated, int64 ``[most, N]``, and which of these there

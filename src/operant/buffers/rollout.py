@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from operant.buffers.advantages import gae
+from operant.buffers.value_stream import ValueStream
 from operant.spaces.rows import ObsLayout
 from operant.vector.batch import StepMemory
 
@@ -41,6 +42,8 @@ class RolloutBuffer:
         layout: where the leaves of a tree observation are in ``obs``, whose shape and dtype are
             then the layout's; None: there is one leaf.
         rows_rest: whether some rows are no samples at times.
+        every_final: whether final observations are kept of all episodes that ended, for `next_obs`;
+            else of the truncated ones, whose values are needed.
 
     Raises:
         ValueError: less than one step or environment.
@@ -59,6 +62,8 @@ class RolloutBuffer:
     last_value: Tensor
     advantage: Tensor
     target: Tensor
+    intrinsic: ValueStream | None = None
+    """Bonuses with values of their own, where there are such."""
 
     def __init__(
         self,
@@ -72,12 +77,14 @@ class RolloutBuffer:
         mask_size: int = 0,
         layout: ObsLayout | None = None,
         rows_rest: bool = False,
+        every_final: bool = False,
     ) -> None:
         if num_steps < 1 or num_envs < 1:
             raise ValueError(
                 f"num_steps and num_envs must be at least 1, got {num_steps} and {num_envs}"
             )
         self.num_steps, self.num_envs, self._layout = num_steps, num_envs, layout
+        self.every_final = every_final
         if layout is not None and layout.is_tree:
             obs_shape, obs_dtype = layout.shape, torch.uint8
         shape = (num_steps, num_envs)
@@ -140,7 +147,8 @@ class RolloutBuffer:
         arrays["truncated"][t] = truncated
 
     def store_final_obs(self, t: int, env_index: np.ndarray, final_obs: np.ndarray) -> None:
-        """Keep the final observations of episodes truncated at step `t`, for `fill_final_values`.
+        """Keep the final observations of episodes that ended at step `t`: of those truncated, for
+        `fill_final_values`; with `every_final` of the others too.
 
         Args:
             t: the step.
@@ -164,14 +172,15 @@ class RolloutBuffer:
         self._finals = end
 
     def set_final_obs(self, final_place: np.ndarray, final_obs: np.ndarray) -> None:
-        """Keep the final observations ``[K, *obs_shape]`` of a whole rollout's truncated episodes;
-        `final_place`, int64 ``[K]``, says where they belong. For who fills in their values too."""
+        """Keep the final observations ``[K, *obs_shape]`` of a whole rollout; see
+        `store_final_obs`. `final_place`, int64 ``[K]``, says where they belong. For who fills in
+        their values too."""
         self._final_obs, self._final_place = final_obs, final_place
         self._finals = len(final_place)
 
     @property
     def final_obs(self) -> np.ndarray:
-        """The final observations of truncated episodes so far, ``[K, *obs_shape]``; a view."""
+        """The final observations kept so far, ``[K, *obs_shape]``; a view."""
         return self._final_obs[: self._finals]
 
     @property
@@ -200,6 +209,27 @@ class RolloutBuffer:
 
     def _final_inputs(self) -> Tensor:
         return torch.from_numpy(self.final_obs)
+
+    def next_obs(self) -> Tensor:
+        """What followed each action, ``[T, N, *obs_shape]``: where an episode ended its final
+        observation, which the next episode's first has replaced in ``obs``; a copy.
+
+        Raises:
+            ValueError: the buffer was made without `every_final`.
+        """
+        if not self.every_final:
+            raise ValueError(
+                "final observations of all episodes are not kept here; make the buffer with "
+                "every_final, or set needs_next_obs in the add-on"
+            )
+        following = self._following()
+        if self._finals:
+            place = torch.from_numpy(self.final_place)
+            following.flatten(0, 1).index_copy_(0, place, self._final_inputs())
+        return following
+
+    def _following(self) -> Tensor:
+        return self.obs[1:].clone()
 
     def compute_advantages(self, gamma: float, gae_lambda: float) -> None:
         """Write ``advantage`` and ``target``; see `operant.buffers.advantages`."""

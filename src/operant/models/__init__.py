@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         JointActorCritic,
         policy_for,
     )
+    from operant.models.bonus import Bonus
     from operant.models.cnn import GridEncoder, ImpalaCNN, NatureCNN, SmallCNN
     from operant.models.distributions import Distribution
     from operant.models.encoders import (
@@ -25,8 +26,12 @@ if TYPE_CHECKING:
         TreeEncoder,
         leaf_encoder,
     )
+    from operant.models.episodic_count import EpisodicCount
+    from operant.models.icm import ICM
     from operant.models.joint import Joint
     from operant.models.layers import linear, mlp
+    from operant.models.popart import PopArtValueHead
+    from operant.models.rnd import RND
     from operant.models.tree_normalizer import TreeNormalizer
     from operant.ppo.ppo import PPO
 
@@ -52,19 +57,28 @@ _NAMES = {
     "operant.models.joint": ("Joint",),
     "operant.models.action_distributions": ("distribution_for",),
     "operant.buffers.normalizer": ("RunningNormalizer",),
+    "operant.models.bonus": ("Bonus",),
+    "operant.models.rnd": ("RND",),
+    "operant.models.popart": ("PopArtValueHead",),
+    "operant.models.icm": ("ICM",),
+    "operant.models.episodic_count": ("EpisodicCount",),
     "operant.models.tree_normalizer": ("TreeNormalizer",),
     "operant.ppo.ppo": ("PPO",),
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}
 
 __all__ = [
+    "ICM",
     "PPO",
+    "RND",
     "ActorCritic",
+    "Bonus",
     "ContinuousActorCritic",
     "DiscreteActorCritic",
     "Distribution",
     "Embedding",
     "EncoderOptions",
+    "EpisodicCount",
     "GridEncoder",
     "ImpalaCNN",
     "Joint",
@@ -72,6 +86,7 @@ __all__ = [
     "NatureCNN",
     "Numbers",
     "OneHot",
+    "PopArtValueHead",
     "RunningNormalizer",
     "SmallCNN",
     "TreeEncoder",

@@ -12,6 +12,8 @@
 It may also have
 
 - ``distribution``: another `Distribution` than the action space's own;
+- ``streams(obs)``, which returns ``(head, value, intrinsic value)``, and ``intrinsic_value(obs)``:
+  needed for ``intrinsic.separate_value``;
 - ``head(obs)``, ``value(obs)``: only the one or the other, where that is cheaper than ``forward``;
 - ``obs_normalizer``: a `RunningNormalizer`, or a `TreeNormalizer` for Dict and Tuple observations,
   that it uses in ``forward``; PPO calls its ``update`` with the observations of a rollout, after
@@ -33,6 +35,8 @@ from operant.models.distributions import Distribution, Gaussian
 from operant.models.encoders import EncoderOptions, encoder, numeric
 from operant.models.joint import Joint
 from operant.models.layers import ACTIVATIONS, linear, mlp
+from operant.models.names import VALUE_HEADS
+from operant.models.popart import PopArtValueHead, task_space
 from operant.models.tree_normalizer import TreeNormalizer
 from operant.spaces.rows import ObsLayout
 
@@ -55,6 +59,8 @@ class ActorCritic(nn.Module):
         image, channels, embedding: see `EncoderOptions`.
         distribution: how the head is read.
         outputs: columns the actor network produces; by default all of the head.
+        value_head: ``"linear"``, or ``"popart"``: a `PopArtValueHead`, with statistics of each
+            task if the observations are a Dict with a Discrete leaf ``task``.
 
     Raises:
         ValueError: a space or option that is not supported.
@@ -74,8 +80,13 @@ class ActorCritic(nn.Module):
         embedding: int = 32,
         distribution: Distribution | None = None,
         outputs: int | None = None,
+        value_head: str = "linear",
     ) -> None:
         super().__init__()
+        if value_head not in VALUE_HEADS:
+            raise ValueError(
+                f"value_head must be one of {', '.join(VALUE_HEADS)}, got {value_head!r}"
+            )
         if activation not in ACTIVATIONS:
             raise ValueError(
                 f"activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}"
@@ -94,14 +105,21 @@ class ActorCritic(nn.Module):
         self.actor = mlp(size, hidden, act)
         self.critic = None if shared else mlp(size, hidden, act)
         self.actor_head = linear(width, outputs, 0.01)
-        self.critic_head = linear(width, 1, 1.0)
+        self.intrinsic_head: nn.Linear | None = None
+        """Of the value of bonuses, if that is apart; see `add_intrinsic_head`."""
+        self._task = task_space(observation_space) if value_head == "popart" else None
+        self.critic_head = (
+            linear(width, 1, 1.0)
+            if value_head == "linear"
+            else PopArtValueHead(width, 1 if self._task is None else int(self._task.n))
+        )
 
     def forward(self, obs: Any) -> tuple[Tensor, Tensor]:
         """Head ``[B, H]`` and value ``[B]`` of observations ``[B, *obs_shape]``, or of a dict of
         them."""
         x = self._inputs(obs)
         features = self.actor(x)
-        value = self.critic_head(features if self.critic is None else self.critic(x)).squeeze(-1)
+        value = self._value(features if self.critic is None else self.critic(x), obs)
         return self._head(self.actor_head(features)), value
 
     def head(self, obs: Any) -> Tensor:
@@ -111,8 +129,35 @@ class ActorCritic(nn.Module):
     def value(self, obs: Any) -> Tensor:
         """Value ``[B]`` of observations, without the actor."""
         trunk = self.actor if self.critic is None else self.critic
-        value: Tensor = self.critic_head(trunk(self._inputs(obs))).squeeze(-1)
+        return self._value(trunk(self._inputs(obs)), obs)
+
+    def streams(self, obs: Any) -> tuple[Tensor, Tensor, Tensor]:
+        """As `forward`, and the value ``[B]`` of what bonuses will come."""
+        assert self.intrinsic_head is not None
+        x = self._inputs(obs)
+        features = self.actor(x)
+        seen = features if self.critic is None else self.critic(x)
+        head, value = self._head(self.actor_head(features)), self._value(seen, obs)
+        return head, value, self.intrinsic_head(seen).squeeze(-1)
+
+    def intrinsic_value(self, obs: Any) -> Tensor:
+        """The last of `streams` alone."""
+        assert self.intrinsic_head is not None
+        trunk = self.actor if self.critic is None else self.critic
+        value: Tensor = self.intrinsic_head(trunk(self._inputs(obs))).squeeze(-1)
         return value
+
+    def add_intrinsic_head(self) -> None:
+        """Give it a value of bonuses beside that of rewards, by a layer after the same trunk."""
+        layer = linear(self.actor_head.in_features, 1, 1.0)
+        self.intrinsic_head = layer.to(self.actor_head.weight.device)
+
+    def _value(self, features: Tensor, obs: Any) -> Tensor:
+        if self._task is None:
+            value: Tensor = self.critic_head(features)
+        else:
+            value = self.critic_head(features, obs["task"].long() - int(self._task.start))
+        return value.squeeze(-1)
 
     def _inputs(self, obs: Any) -> Tensor:
         if isinstance(self.obs_normalizer, TreeNormalizer):

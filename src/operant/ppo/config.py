@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from operant.training.config import SCHEDULES, BaseConfig, EnvConfig, PolicyConfig, RunConfig
+from operant.training.intrinsic_config import IntrinsicConfig
 from operant.training.section import Section, option
 
 ELSEWHERE = {
@@ -77,17 +78,25 @@ class PPOConfig(Section, table="ppo"):
     adam_eps: float = option(1e-5, "Adam's epsilon", above=0.0)
 
 
+FIXED_BONUS = tuple(
+    f"intrinsic.{name}"
+    for name in ("kind", "separate_value", "hidden", "features", "count_", "random_steps")
+)
+"""What a bonus is made of."""
+
+
 @dataclass(frozen=True)
 class Config(BaseConfig):
     """Everything a run of PPO depends on."""
 
     is_shipped = True
-    fixed = (*BaseConfig.fixed, "ppo.normalize_reward")
+    fixed = (*BaseConfig.fixed, "ppo.normalize_reward", *FIXED_BONUS)
 
     env: EnvConfig = field(default_factory=EnvConfig)
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     ppo: PPOConfig = field(default_factory=PPOConfig)
     run: RunConfig = field(default_factory=RunConfig)
+    intrinsic: IntrinsicConfig = field(default_factory=IntrinsicConfig)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -11,10 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from operant.buffers.normalizer import RunningNormalizer
+from operant.buffers.value_stream import ValueStream
 from operant.models.distributions import Distribution
-from operant.ppo.adam import Adam
+from operant.models.popart import PopArtValueHead, popart_head, task_space
 from operant.ppo.config import Config
 from operant.spaces.rows import ObsLayout
+from operant.training.adam import Adam
 from operant.training.episodes import Episodes
 from operant.vector.batch import Batch
 
@@ -33,11 +35,41 @@ class Job:
     """A `RunningNormalizer` or a `TreeNormalizer`, which take in observations as the rollout has
     them; None: not normalised. Fused engines know the former alone."""
     return_normalizer: RunningNormalizer | None
+    every_final: bool = False
+    """Whether the rollout must have the final observations of all episodes that ended, for
+    `RolloutBuffer.next_obs`."""
 
     @property
     def mask_size(self) -> int:
         """Entries of the environment's action mask; 0 where it has none."""
         return self.env.mask_size
+
+    @property
+    def two_streams(self) -> bool:
+        """Whether bonuses have values of their own."""
+        return self.config.intrinsic.separate_value
+
+    @cached_property
+    def value_scale(self) -> PopArtValueHead | None:
+        """What knows the scale of the targets, if the policy has such a head."""
+        return popart_head(self.policy)
+
+    def task_of(self, obs: Any) -> Tensor | None:
+        """Which task samples are of, int64 ``[B]``, where `value_scale` knows several; `obs` as in
+        the rollout."""
+        space = task_space(self.obs_layout.space)
+        if space is None or self.value_scale is None or self.value_scale.tasks == 1:
+            return None
+        task: Tensor = self.obs_layout.split(obs)["task"].long() - int(space.start)
+        return task
+
+    def new_stream(self, device: torch.device) -> ValueStream | None:
+        """Memory for bonuses with values of their own; None where they have none."""
+        if not self.two_streams:
+            return None
+        ppo = self.config.ppo
+        sizes = (ppo.num_steps, self.env.num_envs)
+        return ValueStream(*sizes, self.config.intrinsic.gamma, ppo.gae_lambda, device)
 
     @cached_property
     def obs_layout(self) -> ObsLayout:
@@ -49,6 +81,27 @@ class Job:
         ``[B, *obs_layout.shape]``, on the policy's device."""
         result: tuple[Tensor, Tensor] = self.policy(self.obs_layout.split(obs))
         return result
+
+    def streams(self, obs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Head, value, and value of bonuses; see `forward`."""
+        found: tuple[Tensor, Tensor, Tensor] = self.policy.streams(self.obs_layout.split(obs))  # type: ignore[operator]
+        return found
+
+    def intrinsic_value(self, obs: Tensor) -> Tensor:
+        """Value ``[B]`` of bonuses; see `forward`."""
+        found: Tensor = self.policy.intrinsic_value(self.obs_layout.split(obs))  # type: ignore[operator]
+        return found
+
+    def scaled(
+        self, obs: Any, value: Tensor, target: Tensor, old_value: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Values and targets ``[B]`` as they are learnt: normalised, if the policy does that."""
+        scale = self.value_scale
+        if scale is None:
+            return value, target, old_value
+        task = self.task_of(obs)
+        first, second, third = (scale.normalized(x, task) for x in (value, target, old_value))
+        return first, second, third
 
     def head(self, obs: Tensor) -> Tensor:
         """Head ``[B, H]``, see `forward`."""

@@ -12,12 +12,14 @@ from gymnasium.vector import VectorEnv
 from torch import Tensor, nn
 
 from operant.lang.env import Env
-from operant.ppo.adam import Adam
+from operant.models.bonus import Bonus
 from operant.ppo.batch import check_order, config_for, make_env, source_of
+from operant.ppo.bonuses import with_bonuses, with_intrinsic, with_popart
 from operant.ppo.config import Config
 from operant.ppo.engines.choose import choose_device, choose_engine
 from operant.ppo.job import Iteration, Job
-from operant.ppo.policy import add_return_normalizer
+from operant.ppo.policy import add_intrinsic_head, add_return_normalizer
+from operant.training.adam import Adam
 from operant.training.add_on import AddOn
 from operant.training.callbacks import Callback, only_watches
 from operant.training.schedule import scheduled
@@ -70,7 +72,9 @@ class PPO(Trainer):
         config: the whole configuration; by default the shipped one of the environment, if any.
         policy: a network of your own, see `operant.models.actor_critic`; by default
             `operant.models.policy_for` the spaces.
-        add_ons: an intrinsic reward, say; see `operant.training.add_on`.
+        add_ons: what is done besides; see `operant.training.add_on`.
+        intrinsic: intrinsic rewards: ``"rnd"``, ``"icm"``, ``"count"``, objects such as
+            ``operant.models.RND()``, or several of both; see ``[intrinsic]`` in the configuration.
         options: single values by name, with or without their section: ``learning_rate=1e-3``.
 
     The seed also seeds PyTorch's global generator, which initialises the network. `pickle` and
@@ -91,6 +95,7 @@ class PPO(Trainer):
         *,
         policy: nn.Module | None = None,
         add_ons: Sequence[AddOn] = (),
+        intrinsic: str | Bonus | Sequence[str | Bonus] | None = None,
         **options: Any,
     ) -> None:
         check_order(env, config, policy)
@@ -100,7 +105,9 @@ class PPO(Trainer):
         ):
             raise ValueError("options of [policy] are for the built-in networks, not for policy=")
         source = source_of(env)
+        bonuses, options = with_bonuses(intrinsic, options)
         config = config_for(source, config, options, env if isinstance(env, str) else "")
+        add_ons = with_popart(with_intrinsic(add_ons, bonuses, config), policy, config)
         device = choose_device(config.run.device, source)
         super().__init__(config, make_env(config, source, device), device, policy, add_ons)
         self.optimizer = Adam(self.policy.parameters(), config.ppo.adam_eps)
@@ -114,14 +121,17 @@ class PPO(Trainer):
             device,
             getattr(self.policy, "obs_normalizer", None),
             normalizer if config.ppo.normalize_reward else None,
+            self.add_ons.need_next_obs,
         )
         self.engine, self.engine_reason = choose_engine(job)
         self.env.reset(seed=config.run.seed)
         self.timings = Timings(0.0, 0.0, 0.0)
+        self.add_ons.begin(self)
 
     def complete(self, policy: nn.Module) -> nn.Module:
         """A policy with the normaliser of returns, if ``ppo.normalize_reward`` asks for one."""
         add_return_normalizer(policy, self.config)
+        add_intrinsic_head(policy, self.config)
         return policy
 
     # The loop -------------------------------------------------------------------------------

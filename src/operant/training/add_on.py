@@ -29,6 +29,14 @@ class AddOn:
     metrics: tuple[str, ...] = ()
     """Figures that `update` returns; the files call them ``NAME/FIGURE``."""
 
+    _before: Mapping[str, np.ndarray] = {}
+    needs_next_obs: bool = False
+    """Whether it calls ``buffer.next_obs()``: rollouts then keep all final observations."""
+
+    def begin(self, trainer: Any) -> None:
+        """The trainer was made: environments, policy and engine are there. Called once, before a
+        state is restored."""
+
     def parameters(self) -> Iterable[nn.Parameter]:
         """What `update` trains, for the NaN guard to look at."""
         return ()
@@ -39,6 +47,15 @@ class AddOn:
     def update(self, trainer: Any, buffer: Any) -> dict[str, float]:
         """The policy was updated: train on the same rollout; a figure for each of `metrics`."""
         return {}
+
+    def back_up(self) -> None:
+        """An iteration begins: remember what `roll_back` puts back, if the NaN guard finds
+        something. By default the whole state; one on a GPU may have copies there."""
+        self._before = self.state()
+
+    def roll_back(self) -> None:
+        """Put back what `back_up` remembered."""
+        self.set_state(self._before)
 
     def state(self) -> dict[str, np.ndarray]:
         """Everything its future depends on, as copies; saved with each checkpoint."""
@@ -71,7 +88,6 @@ class AddOns:
         if len(set(names)) < len(names):
             raise ValueError(f"add-ons must have names of their own, got {', '.join(names)}")
         self._all = tuple(add_ons)
-        self._before: list[dict[str, np.ndarray]] = []
 
     def __iter__(self) -> Any:
         return iter(self._all)
@@ -94,19 +110,30 @@ class AddOns:
         for one in self._all:
             found = one.update(trainer, trainer.buffer)
             figures |= {f"{one.name}/{name}": float(found[name]) for name in one.metrics}
-            if guarded and not all(bool(torch.isfinite(p).all()) for p in one.parameters()):
+            if guarded and not _all_finite(one.parameters()):
                 detail = "after its own update"
                 raise NonFiniteError(f"add-on {one.name}", trainer.iteration, None, detail)
         return figures
 
+    @property
+    def need_next_obs(self) -> bool:
+        """Whether one does."""
+        return any(one.needs_next_obs for one in self._all)
+
+    def begin(self, trainer: Any) -> None:
+        """Tell them that the trainer was made."""
+        for one in self._all:
+            one.begin(trainer)
+
     def back_up(self) -> None:
         """Remember their states, for `roll_back`."""
-        self._before = [one.state() for one in self._all]
+        for one in self._all:
+            one.back_up()
 
     def roll_back(self) -> None:
         """Put back what `back_up` remembered."""
-        for one, state in zip(self._all, self._before, strict=True):
-            one.set_state(state)
+        for one in self._all:
+            one.roll_back()
 
     def state(self) -> dict[str, dict[str, np.ndarray]]:
         """Their states, by the name of the file in a checkpoint."""
@@ -131,3 +158,9 @@ class AddOns:
             except (ValueError, KeyError) as error:
                 file = where / f"{_GROUP}{one.name}.safetensors"
                 raise CheckpointError(f"{file}: {error}") from None
+
+
+def _all_finite(parameters: Iterable[nn.Parameter]) -> bool:
+    """Whether all are; of a GPU with one wait."""
+    found = [torch.isfinite(parameter).all() for parameter in parameters]
+    return not found or bool(torch.stack(found).all())

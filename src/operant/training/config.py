@@ -21,7 +21,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, cast, get_origin
 
-from operant.models.names import ACTIVATION_NAMES, CHANNEL_NAMES, IMAGE_NAMES, LOG_STD_RANGE
+from operant.models.names import (
+    ACTIVATION_NAMES,
+    CHANNEL_NAMES,
+    IMAGE_NAMES,
+    LOG_STD_RANGE,
+    VALUE_HEADS,
+)
 from operant.training.advice import ALIASES, known_as
 from operant.training.section import Section, converted, kinds_of, option
 
@@ -99,6 +105,7 @@ class PolicyConfig(Section, table="policy"):
         most=LOG_STD_RANGE[1],
     )
     squash: bool = option(False, "Box actions: tanh onto the bounds instead of clipping")
+    value_head: str = option("linear", "popart: follows the targets' scale", choices=VALUE_HEADS)
 
 
 @dataclass(frozen=True)
@@ -202,7 +209,9 @@ class BaseConfig:
         names = cls.option_names()
         if key in names or cls.table_of(key):
             return key
-        meant = [name for name in names if name.partition(".")[2] == key]
+        shortened = {section for section, kind in cls.sections().items() if kind.short_names}
+        short = {name: name.partition(".")[2] for name in names if name.split(".")[0] in shortened}
+        meant = [name for name, last in short.items() if last == key]
         if len(meant) > 1:
             raise ValueError(f"the option {key!r} could be {' or '.join(meant)}; name its section")
         if meant:
@@ -213,11 +222,11 @@ class BaseConfig:
         theirs = known_as(key, cls.elsewhere())
         if theirs is not None:
             raise ValueError(f"there is no option {key!r}; {theirs}")
-        short = {name.partition(".")[2]: name for name in names}
-        near = difflib.get_close_matches(key, [*names, *short], 1, 0.5)
-        near = near or difflib.get_close_matches(key.rpartition(".")[2], list(short), 1, 0.5)
+        longer = {last: name for name, last in short.items()}
+        near = difflib.get_close_matches(key, [*names, *longer], 1, 0.5)
+        near = near or difflib.get_close_matches(key.rpartition(".")[2], list(longer), 1, 0.5)
         if near:
-            meant_name = short.get(near[0], near[0])
+            meant_name = longer.get(near[0], near[0])
             raise ValueError(f"there is no option {key!r}; did you mean {meant_name}?")
         raise ValueError(f"there is no option {key!r}; `operant config ENV` lists them all")
 

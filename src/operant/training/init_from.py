@@ -33,6 +33,7 @@ _SHAPING = (
     "embedding",
     "normalize_obs",
     "squash",
+    "value_head",
 )
 """Options of ``[policy]`` that weights depend on; ``log_std`` is itself one of the weights."""
 

@@ -39,6 +39,7 @@ def new_network(
         normalize_obs=config.normalize_obs and normalizable(observation_space, options),
         log_std=config.log_std,
         squash=config.squash,
+        value_head=config.value_head,
     )
 
 

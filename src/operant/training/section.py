@@ -38,6 +38,8 @@ class Section:
     """
 
     table: ClassVar[str] = ""
+    short_names: ClassVar[bool] = True
+    """Whether an option may be named without its section, where no other has it."""
     elsewhere: ClassVar[Mapping[str, str]] = {}
     """What its options are called in other libraries: ``{"lr": "learning_rate"}``. A note may
     follow a colon."""

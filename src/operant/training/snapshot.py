@@ -39,7 +39,7 @@ Source = str | type[Env] | ForeignEnv | Batch
 """What a caller may name as the environment of a checkpoint."""
 C = TypeVar("C", bound=BaseConfig)
 Arrays = dict[str, dict[str, np.ndarray]]
-TRAINING_ONLY = "return_normalizer."
+TRAINING_ONLY = ("return_normalizer.", "intrinsic_head.")
 """How tensors of a policy begin that serve training alone: what acts needs none of them."""
 _LARGEST_RETURN = float(np.finfo(np.float32).max)  # they are sums in float32
 
@@ -227,10 +227,10 @@ def config_of(checkpoint: Checkpoint, kind: type[C]) -> C:
         raise CheckpointError(f"{where}: {error}") from None
 
 
-def load_weights(policy: nn.Module, checkpoint: Checkpoint, optional: str = "") -> None:
+def load_weights(policy: nn.Module, checkpoint: Checkpoint, optional: tuple[str, ...] = ()) -> None:
     """Put the weights of a checkpoint into a policy.
 
-    Tensors whose names begin with `optional` may be missing on either side.
+    Tensors whose names begin with one of `optional` may be missing on either side.
 
     Raises:
         CheckpointError: other names or shapes than the policy has.

@@ -59,8 +59,8 @@ class Trainer:
     An algorithm is a subclass with
 
     - ``config_type``, a `BaseConfig` with the algorithm's own section, and ``metrics``;
-    - ``__init__(env, config=None, *, policy=None, add_ons=(), **options)``, which makes the batch
-      and calls this one's;
+    - ``__init__(env, config=None, *, policy=None, add_ons=(), **options)``, which makes the batch,
+      calls this one's, and in the end ``self.add_ons.begin(self)``;
     - `iterate`, which collects a rollout, trains on it, and returns a figure for each metric;
     - ``buffer``, the rollout: ``len(buffer)`` is the steps of an iteration;
     - `optimizer_tensors`, and `state` and `set_state` where it remembers more than that.
@@ -112,6 +112,8 @@ class Trainer:
         self.agent_returns = AgentReturns(env.describe().agents, WINDOW)
         """Of each agent, if an environment has several."""
         self.metric_names = (*self.metrics, *self.agent_returns.metrics, *self.add_ons.metrics)
+        self.total_steps = config.run.total_steps
+        """Where training will end: what `learn` was told last."""
         self.steps = 0
         """Steps taken, of every row of the batch: an environment with three agents counts three."""
         self.iteration = 0
@@ -238,6 +240,7 @@ class Trainer:
         if total < 1:
             raise ValueError(f"total_steps must be at least 1, got {total}")
         callbacks = [callbacks] if isinstance(callbacks, Callback) else callbacks
+        self.total_steps = total
         self._since = time.perf_counter()
         try:
             with one_thread_an_operation(), shown(self, total, callbacks, progress) as called:

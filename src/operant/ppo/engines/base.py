@@ -35,6 +35,7 @@ class BaseEngine:
         size = samples * (2 * obs.nbytes + 8 * numbers + 32)
         check_memory(size, f"{ppo.num_steps} steps of {env.num_envs}")
         self.buffer = self._new_buffer(obs_dtype)
+        self.buffer.intrinsic = job.new_stream(self.buffer.reward.device)
         self._return_carry = np.zeros(env.num_envs, np.float32)
 
     def _new_buffer(self, obs_dtype: torch.dtype | None) -> RolloutBuffer:
@@ -48,6 +49,7 @@ class BaseEngine:
             "mask_size": job.mask_size,
             "layout": obs,
             "rows_rest": job.env.live_rows() is not None,
+            "every_final": job.every_final,
         }
         return (
             RolloutBuffer(*sizes, **options)
@@ -122,13 +124,13 @@ class BaseEngine:
 
 
 def keep_ends(buffer: RolloutBuffer, t: int, ends: Ends) -> tuple[np.ndarray, ...]:
-    """Keep the final observations of episodes that were cut short at step `t`; all that ended, as
-    `Episodes.joined` takes them."""
+    """Keep the final observations of episodes that were cut short at step `t`, or of all, if the
+    buffer wants them; all that ended, as `Episodes.joined` takes them."""
     index, returns, lengths, truncated, final_obs = ends
-    if truncated.any():
+    kept = index if buffer.every_final else index[truncated]
+    if len(kept):
         assert final_obs is not None  # SAME_STEP mode
-        cut = index[truncated]
-        buffer.store_final_obs(t, cut, final_obs[cut])
+        buffer.store_final_obs(t, kept, final_obs[kept])
     return index, np.full(len(index), t), returns, lengths, truncated
 
 

@@ -49,6 +49,7 @@ class EagerEngine(BaseEngine):
         """Threads that train."""
         self._threads = Threads(self.threads)
         self._halves: DoubleBuffered | None = None
+        self._bonus_target: Tensor | None = None
         if not on_cpu and steps_in_parts(job.env) and not isinstance(self.buffer, FrameRollout):
             self._halves = DoubleBuffered(job, self.buffer)
 
@@ -103,6 +104,36 @@ class EagerEngine(BaseEngine):
         self.normalize_rewards()
         ppo = self.job.config.ppo
         self.buffer.compute_advantages(ppo.gamma, ppo.gae_lambda)
+        self._scale_values()
+        self._add_stream()
+
+    @torch.no_grad()
+    def _scale_values(self) -> None:
+        """Let values follow the scale of their targets, if the policy does that."""
+        job, buffer = self.job, self.buffer
+        if job.value_scale is None:
+            return
+        obs, target = buffer.flat("obs", "target")
+        task = None if job.value_scale.tasks == 1 else job.task_of(obs)
+        counted = buffer.live_samples()
+        if counted is not None:
+            index = torch.from_numpy(counted).to(target.device)
+            target = target.index_select(0, index)
+            task = None if task is None else task.index_select(0, index)
+        if len(target):
+            task = None if task is None else task.to(job.device)
+            job.value_scale.update(target.to(job.device), task)
+
+    @torch.no_grad()
+    def _add_stream(self) -> None:
+        """Add the advantages of bonuses that have values of their own."""
+        job, buffer = self.job, self.buffer
+        if buffer.intrinsic is None:
+            return
+        for t in range(buffer.num_steps + 1):
+            found = job.intrinsic_value(buffer.obs[t].to(job.device))
+            buffer.intrinsic.value[t] = found
+        buffer.intrinsic.add_to(buffer.advantage)
 
     # update ---------------------------------------------------------------------------------
     def update(self, iteration: int, learning_rate: float, clip: float) -> dict[str, float]:
@@ -110,6 +141,8 @@ class EagerEngine(BaseEngine):
         job, ppo = self.job, self.job.config.ppo
         job.policy.train()
         data = [tensor.to(job.device) for tensor in self.buffer.flat(*DATA)]
+        stream = self.buffer.intrinsic
+        self._bonus_target = None if stream is None else stream.target.flatten().to(job.device)
         counted = self.buffer.live_samples()
         if counted is not None and not len(counted):  # every row rested through the rollout
             return dict.fromkeys((*FIGURES, "explained_variance"), float("nan")) | {"epochs": 0.0}
@@ -180,11 +213,16 @@ class EagerEngine(BaseEngine):
         # index_select: three times as fast as indexing with [index].
         samples = [x.index_select(0, index) for x in data[:-1]]
         obs, action, mask, old_log_prob, target, old_value = samples
-        head, value = self.job.forward(obs)
+        job, bonus_target = self.job, self._bonus_target
+        if bonus_target is None:
+            head, value = job.forward(obs)
+        else:
+            head, value, bonus_value = job.streams(obs)
         if mask.shape[1]:
             head = masked(head, mask)
-        log_prob, entropy = self.job.distribution.evaluate(head, action)
-        return ppo_loss(
+        log_prob, entropy = job.distribution.evaluate(head, action)
+        value, target, old_value = job.scaled(obs, value, target, old_value)
+        loss = ppo_loss(
             log_prob,
             entropy,
             value,
@@ -197,6 +235,10 @@ class EagerEngine(BaseEngine):
             value_coef=ppo.value_coef,
             entropy_coef=ppo.entropy_coef,
         )
+        if bonus_target is None:
+            return loss
+        error = (bonus_value - bonus_target.index_select(0, index)).square().mean()
+        return loss._replace(total=loss.total + ppo.value_coef * 0.5 * error)
 
 
 def slice_for(policy: nn.Module) -> int:

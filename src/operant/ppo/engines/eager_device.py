@@ -78,10 +78,11 @@ class DeviceEagerEngine(EagerEngine):
 
     def _keep_ends(self, t: int, ends: Ends) -> tuple[np.ndarray, ...]:
         index, returns, lengths, truncated, final_obs = ends
-        if truncated.any():
+        kept = index if self.job.every_final else index[truncated]
+        if len(kept):
             assert final_obs is not None  # SAME_STEP mode
-            cut = torch.from_numpy(index[truncated]).to(self.job.device)
-            self.buffer.final_obs[t].index_copy_(0, cut, torch.as_tensor(final_obs)[cut])
+            rows = torch.from_numpy(kept).to(self.job.device)
+            self.buffer.final_obs[t].index_copy_(0, rows, torch.as_tensor(final_obs)[rows])
         return index, np.full(len(index), t), returns, lengths, truncated
 
     def _fill_final_values(self) -> None:

@@ -61,7 +61,9 @@ class CompiledRollout:
         self._tile, self._players, self._measured = tile, players, measured
         steps, obs, tiles = buffer.num_steps, buffer.arrays["obs"], -(-buffer.num_envs // tile)
         limit = job.env.describe().max_episode_steps
-        finals = tile * (1 + (steps - 1) // (limit or NO_LIMIT))
+        # Episodes may be over in a step; those that are cut short last as long as the limit says.
+        shortest = 1 if job.every_final else limit or NO_LIMIT
+        finals = tile * (1 + (steps - 1) // shortest)
         kernels.arguments.set(
             env_lanes=1 if job.env.backend == "native" else LANES,
             episode_capacity=steps * tile,
@@ -71,6 +73,7 @@ class CompiledRollout:
             episode_cut=np.zeros(tiles * steps * tile, np.bool_),
             episode_counts=np.zeros(tiles, np.int64),
             final_capacity=finals,
+            every_final=job.every_final,
             final_obs=np.zeros((tiles * finals, *obs.shape[2:]), obs.dtype),
             final_index=np.zeros(tiles * finals, np.int64),
             final_counts=np.zeros(tiles, np.int64),
@@ -177,6 +180,7 @@ class SteppedRollout:
             env_actions=np.array([row.ctypes.data for row in self._unread], np.int64),
             env_action_mask=np.ones((buffer.num_envs, job.mask_size), np.bool_),
             final_capacity=0,
+            every_final=0,
             final_counts=np.zeros(1, np.int64),
             final_index=buffer.final_place,
             final_obs=buffer.final_obs,

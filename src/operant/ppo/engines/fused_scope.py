@@ -100,6 +100,10 @@ def widest_layer(policy: ActorCritic) -> int:
 def why_not_fused(job: Job, most_neurons: int = MOST_NEURONS) -> str | None:
     """Why the fused engine cannot do a job, as the end of a sentence; None if it can."""
     policy = job.policy
+    if job.two_streams:
+        return "it knows one value of a policy, and intrinsic.separate_value asks for two"
+    if job.value_scale is not None:
+        return "it knows values of a linear layer, and those of PopArt change their scale"
     if isinstance(job.env, FrameStack):
         return "it stores whole observations, and these are stacks whose frames are stored once"
     if job.obs_layout.is_tree:

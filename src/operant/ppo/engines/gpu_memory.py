@@ -68,6 +68,7 @@ class GpuMemory:
         """Memory that a rollout takes for each environment, the update included."""
         check_memory(self.device, envs, self.bytes_per_env, "a rollout")
         self.buffer = self._new_buffer(envs, self.device)
+        self.buffer.intrinsic = job.new_stream(self.device)
         self.carry = self.zeros(envs)
         """Discounted returns that go on from rollout to rollout."""
         self.variance_parts = self.zeros(2, 2, SPLIT, dtype=torch.float64)

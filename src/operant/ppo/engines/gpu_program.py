@@ -141,9 +141,11 @@ def estimate_advantages(memory: GpuMemory) -> None:
 
 
 def explain_variance(memory: GpuMemory) -> None:
-    """What the values do not explain of their targets is the advantages."""
+    """What the values do not explain of their targets is the advantages, unless those of bonuses
+    were added."""
     b = memory.buffer
-    variances(b.target, b.advantage, memory.variance_parts, memory.checks[2:4])
+    rest = b.advantage if b.intrinsic is None else b.target - b.value
+    variances(b.target, rest, memory.variance_parts, memory.checks[2:4])
 
 
 def begin_update(memory: GpuMemory) -> None:

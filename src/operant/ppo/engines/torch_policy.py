@@ -42,6 +42,7 @@ class TorchPolicy:
     def __init__(self, memory: GpuMemory, preferred_precision: str) -> None:
         self.job, self.device = memory.job, memory.device
         self._preferred_precision = preferred_precision
+        self._scales = self.job.value_scale is not None
         self._rates, self._active = memory.rates.gpu, memory.active
         self._taken = memory.steps_taken
         self._low, self._rounded = self._rounded_weights()
@@ -78,6 +79,11 @@ class TorchPolicy:
             value = self._low_forward(obs)[1] if self._low else self.job.value(obs)
         return value.float()
 
+    def intrinsic_value(self, obs: Tensor) -> Tensor:
+        """Values ``[B]`` of bonuses, float32."""
+        with self._autocast():
+            return self.job.intrinsic_value(obs).float()
+
     def _low_forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """Head and value by weights that were rounded once for the whole rollout. Autocast would
         round them to the same numbers, at every step."""
@@ -102,15 +108,22 @@ class TorchPolicy:
         """The loss of the samples `index`, scaled if in float16, and figures ``[5]`` about it."""
         ppo = self.job.config.ppo
         samples = [x.index_select(0, index) for x in data]
-        obs, action, mask, old_log_prob, target, old_value, advantage = samples
+        obs, action, mask, old_log_prob, target, old_value, advantage = samples[:7]
+        bonus_target, bonus_value = samples[7:], []
         if ppo.normalize_advantage:
             advantage = normalized(advantage)
         with self._autocast():
-            head, value = self.job.policy(obs)
+            if bonus_target:
+                head, value, of_bonuses = self.job.streams(obs)
+                bonus_value.append(of_bonuses.float())
+            else:
+                head, value = self.job.policy(obs)
         head, value = head.float(), value.float()
         if self.job.mask_size:
             head = masked(head, mask)
         log_prob, entropy = self.job.distribution.evaluate(head, action)
+        if self._scales:
+            value, target, old_value = self.job.scaled(obs, value, target, old_value)
         loss: Loss = ppo_loss(
             log_prob,
             entropy,
@@ -124,7 +137,10 @@ class TorchPolicy:
             value_coef=ppo.value_coef,
             entropy_coef=ppo.entropy_coef,
         )
-        return loss.total * self._loss_scale, torch.stack(loss[1:])
+        total = loss.total
+        for own, wanted in zip(bonus_value, bonus_target, strict=True):
+            total = total + ppo.value_coef * 0.5 * (own - wanted).square().mean()
+        return total * self._loss_scale, torch.stack(loss[1:])
 
     def apply(self, pieces: list[Tensor], some: Tensor, figures: Tensor) -> None:
         """Clip the gradient and let Adam step, unless the target KL was passed.

@@ -133,6 +133,27 @@ class TorchProgram:
     def advantages(self) -> None:
         """See `GpuProgram`."""
         estimate_advantages(self.memory)
+        self._scale_values()
+        self._add_stream()
+
+    @torch.no_grad()
+    def _scale_values(self) -> None:
+        """Let values follow the scale of their targets, if the policy does that."""
+        scale = self.memory.job.value_scale
+        if scale is not None:
+            scale.update(self.memory.buffer.target.flatten())
+
+    @torch.no_grad()
+    def _add_stream(self) -> None:
+        """Add the advantages of bonuses that have values of their own."""
+        buffer = self.memory.buffer
+        if buffer.intrinsic is None:
+            return
+        obs, values = buffer.obs.flatten(0, 1), buffer.intrinsic.value.flatten()
+        parts = (torch.split(x, VALUE_ROWS) for x in (obs, values))
+        for rows, found in zip(*parts, strict=True):
+            found.copy_(self.policy.intrinsic_value(rows))
+        buffer.intrinsic.add_to(buffer.advantage)
 
     # update ---------------------------------------------------------------------------------
     def update(self) -> None:
@@ -144,6 +165,8 @@ class TorchProgram:
         memory.keys.send()
         fill_orders(self.orders, memory.keys.gpu)
         data = memory.buffer.flat(*DATA)
+        if memory.buffer.intrinsic is not None:
+            data.append(memory.buffer.intrinsic.target.flatten())
         row = 0
         for epoch in range(ppo.epochs):
             begin_epoch(memory)

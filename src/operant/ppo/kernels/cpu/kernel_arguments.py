@@ -101,8 +101,9 @@ ARGUMENTS = RecordSpec(
     array("episode_return", float32, optional=True),
     array("episode_length", int32, optional=True),
     array("episode_cut", uint8, optional=True),
-    # Final observations of those cut short, by tile.
+    # Final observations of those cut short, or of all, by tile.
     number("final_capacity"),
+    number("every_final"),
     array("final_counts", int64),
     array("final_index", int64),
     memory("final_obs"),

@@ -21,7 +21,8 @@ def store_step(step, tile_number, count, ended, scratch_address, args_address):
     """Store a step of a tile's environments, after they were stepped and `ended` finished.
 
     Observations, rewards and flags; of the policy's, log-probabilities and values; episodes, and
-    the final observations of those cut short. Returns whether a number is not finite.
+    the final observations of those cut short, or of all, if asked. Returns whether a number is not
+    finite.
     """
     prefer_wide_vectors()
     args, scratch = record_at(ARGUMENTS, args_address), at(u64(scratch_address), f32)
@@ -71,7 +72,7 @@ def store_step(step, tile_number, count, ended, scratch_address, args_address):
         indices[episode], cuts[episode] = step * envs + i, cut
         returns[episode] = args.env_report_return[i]
         lengths[episode] = args.env_report_length[i]
-        if cut:
+        if cut or args.every_final != 0:
             final = tile_number * args.final_capacity + final_counts[tile_number]
             final_counts[tile_number] += 1
             finals[final] = step * envs + i

@@ -79,7 +79,8 @@ def _squares(x, count):
 
 @njit(nogil=True, error_model="numpy")
 def _apply_gradient(args, gradient):
-    """Clip the gradient, take one step of Adam's (see `operant.ppo.adam`); the gradient's norm."""
+    """Clip the gradient, take one step of Adam's (see `operant.training.adam`); the gradient's
+    norm."""
     prefer_wide_vectors()
     parameters, flat = args.parameters, args.flat
     one, two = args.exp_avg, args.exp_avg_sq

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from operant.ppo.adam import Adam
+from operant.training.adam import Adam
 
 
 def test_it_moves_as_pytorch_does():

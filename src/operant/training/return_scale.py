@@ -1,0 +1,53 @@
+"""`ReturnScale`: bonuses divided by the running deviation of their discounted sums."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from operant.buffers.normalizer import RunningNormalizer
+
+_CHUNK = 128
+
+
+class ReturnScale(nn.Module):
+    """The sums go on from episode to episode, as in Burda et al. (2018), and from rollout to
+    rollout: ``g[t] = gamma * g[t - 1] + bonus[t]``.
+
+    Args:
+        num_envs: N.
+        gamma: discount.
+    """
+
+    carry: Tensor
+    weights: Tensor
+    fading: Tensor
+
+    def __init__(self, num_envs: int, gamma: float) -> None:
+        super().__init__()
+        self.normalizer = RunningNormalizer()
+        self.register_buffer("carry", torch.zeros(num_envs))
+        # Sums as a product of matrices: one operation for many steps, on any device.
+        power = torch.arange(_CHUNK)[:, None] - torch.arange(_CHUNK)
+        weights = torch.where(power >= 0, float(gamma) ** power.clamp(min=0).double(), 0.0)
+        fading = float(gamma) ** torch.arange(1, _CHUNK + 1).double()
+        self.register_buffer("weights", weights.float(), persistent=False)
+        self.register_buffer("fading", fading.float(), persistent=False)
+
+    @torch.no_grad()
+    def forward(self, bonus: Tensor) -> Tensor:
+        """`bonus` ``[T, N]`` scaled, after its sums were taken in; a new tensor."""
+        self.normalizer.update(self.sums(bonus))
+        return bonus * self.normalizer.scale()
+
+    def sums(self, bonus: Tensor) -> Tensor:
+        """Discounted sums up to each step, ``[T, N]``; ``carry`` becomes the last."""
+        found = []
+        carry = self.carry
+        for part in torch.split(bonus, _CHUNK):
+            size = len(part)
+            sums = self.weights[:size, :size] @ part + self.fading[:size, None] * carry
+            found.append(sums)
+            carry = sums[-1]
+        self.carry.copy_(carry)
+        return torch.cat(found)
