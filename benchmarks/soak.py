@@ -128,6 +128,11 @@ def _pool(options: dict[str, Any], steps: int) -> int:
     return 4 * steps
 
 
+def pid_of(batch: ForeignBatch, worker: int) -> int:
+    """The process of a worker."""
+    return batch._executor._workers[worker].process.pid  # type: ignore[attr-defined, no-any-return]
+
+
 def main() -> int:
     """Soak, print first and last readings; the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -148,8 +153,8 @@ def main() -> int:
         cycles += 1
         if cycles % 32 == 0:  # a multiple of what `cycle` goes through
             if cycles % 96 == 0:
-                worker = lasting._executor._workers[cycles // 96 % 2]  # type: ignore[attr-defined]
-                os.kill(worker.process.pid, signal.SIGKILL)
+                # Not in a variable: that would keep its memory and open files.
+                os.kill(pid_of(lasting, cycles // 96 % 2), signal.SIGKILL)
                 lasting.step(np.ones(8, np.int64))
                 deaths += 1
             readings.append(Reading.now(lasting))
