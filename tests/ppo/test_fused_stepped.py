@@ -14,7 +14,7 @@ from gymnasium import spaces
 
 from operant.models import PPO
 from operant.training.guard import NonFiniteError
-from operant.vector.foreign_batch import ForeignBatch
+from operant.vector.foreign_batch import ForeignBatch, ForeignEnvError
 
 STEPS = 12
 OBSERVATIONS: dict[str, spaces.Space[Any]] = {
@@ -204,7 +204,8 @@ def test_a_number_outside_of_its_space_is_said() -> None:
             _, *rest = super().step(action)
             return np.int64(9), *rest
 
-    with pytest.raises(ValueError, match=r"environment 0 shows \[9\], which is not in Discrete\(7"):
+    wanted = r"\(Outside\) gave an observation that is 9, which is not in its space Discrete\(7"
+    with pytest.raises(ForeignEnvError, match=wanted + r".*, action \d\)"):
         made("fused", env=partial(Outside, "Discrete")).learn(9 * STEPS)
 
 

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 _MOST_SHOWN = 100
 
 
@@ -81,7 +83,7 @@ def in_words(error: BaseException) -> str:
 def shown(value: object) -> str:
     """A value in a sentence: short, also one that cannot be printed."""
     try:
-        text = repr(value)
+        text = repr(value.item() if isinstance(value, np.generic) else value)
     except Exception:
         text = f"a {type(value).__name__} that cannot be printed"
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
