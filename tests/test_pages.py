@@ -83,6 +83,12 @@ def test_every_page_is_in_the_navigation_once() -> None:
     assert sorted(named) == sorted([*pages, "contributing.md", "changelog.md"])
 
 
+def test_the_index_names_every_page() -> None:
+    index = (ROOT / "docs" / "index.md").read_text()
+    pages = sorted(str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md"))
+    assert [page for page in pages if f"({page})" not in index] == ["index.md"]
+
+
 def test_the_tutorial_runs(elsewhere, monkeypatch, capsys) -> None:
     monkeypatch.syspath_prepend(ROOT / "examples")
     game, play, train = blocks(TUTORIAL, "python")
