@@ -48,6 +48,12 @@ from operant.ppo.config_file import resolved
 from operant.ppo.session import Session
 from operant.runs.directory import find_run, runs_folder
 
+def checkpoints(name):
+    try:
+        return os.listdir(runs_folder() / name / "checkpoints")
+    except FileNotFoundError:
+        return []
+
 target, values = sys.argv[1], json.loads(sys.argv[2])
 env_class = load_env(target)
 env = operant.make(env_class, 16, autoreset_mode="SameStep")
@@ -55,7 +61,7 @@ env.reset(seed=0)
 env.step(env.action_space.sample())
 print("ready", flush=True)
 for line in sys.stdin:
-    name, seconds = line.split()
+    name, steps, seconds = line.split()
     child = os.fork()
     if child == 0:
         try:
@@ -71,6 +77,11 @@ for line in sys.stdin:
             print(repr(error), file=sys.stderr, flush=True)
             os._exit(9)
     if float(seconds) >= 0:
+        saved, ended = -1, None
+        while saved < int(steps) and ended is None:
+            time.sleep(0.001)
+            saved = max((int(one) for one in checkpoints(name) if one.isdigit()), default=0)
+            ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         time.sleep(float(seconds))
         os.kill(child, signal.SIGKILL)  # not waited for yet: the number is still its own
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
@@ -91,11 +102,12 @@ class Server:
         assert self.process.stdout is not None
         assert self.process.stdout.readline() == "ready\n"
 
-    def train(self, name: str, kill_after: float = -1.0) -> int:
-        """Train (or resume) a run in a new process, killed after so many seconds; its exit code."""
+    def train(self, name: str, kill_after: float = -1.0, from_steps: int = 0) -> int:
+        """Train (or resume) a run in a new process; its exit code. It is killed so many seconds
+        after it has a checkpoint of so many steps."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(f"{name} {kill_after}\n")
+        self.process.stdin.write(f"{name} {from_steps} {kill_after}\n")
         self.process.stdin.flush()
         return int(self.process.stdout.readline())
 
@@ -120,7 +132,7 @@ def server(tmp_path_factory, unmeasured):
 def test_a_killed_run_ends_with_the_same_bits(server):
     began = time.monotonic()
     assert server.train("whole") == 0
-    span = time.monotonic() - began
+    span = (time.monotonic() - began) / ITERATIONS
     expected = end_of("whole")
     seed = random.randrange(10**6)
     print(f"moments from seed {seed}")
@@ -129,7 +141,8 @@ def test_a_killed_run_ends_with_the_same_bits(server):
     for k in range(KILLS):
         name = f"killed-{k}"
         for _ in range(20):
-            if server.train(name, kill_after=moments.uniform(0.0, span)) == -signal.SIGKILL:
+            steps, later = 256 * moments.randrange(ITERATIONS), moments.uniform(0.0, span)
+            if server.train(name, later, from_steps=steps) == -signal.SIGKILL:
                 break
             find_run(name).remove()  # it was faster: not a kill
             span *= 0.9
@@ -200,10 +213,11 @@ def test_a_killed_run_with_a_bonus_ends_with_the_same_bits(
     try:
         began = time.monotonic()
         assert own.train("whole") == 0
-        span = time.monotonic() - began
+        span = (time.monotonic() - began) / ITERATIONS
         moments, kills = random.Random(2), 0
         for k in range(20):
-            kills += own.train(f"killed-{k}", moments.uniform(0.0, span)) == -signal.SIGKILL
+            steps, later = 256 * moments.randrange(ITERATIONS), moments.uniform(0.0, span)
+            kills += own.train(f"killed-{k}", later, from_steps=steps) == -signal.SIGKILL
             assert own.train(f"killed-{k}") == 0
             assert_equal(end_of(f"killed-{k}"), end_of("whole"))
             if kills == 4:

@@ -116,7 +116,7 @@ def test_a_saved_batch_goes_on_as_if_nothing_had_been(name: str) -> None:
         ("four", r"must return \(obs, reward, terminated, truncated, info\)"),
         ("shape", r"gave an observation of shape \(3,\); its space has shape \(2,\)"),
         ("dtype", r"gave an observation of dtype <U1; its space has float32"),
-        ("nan", r"gave a reward that is NaN \(seed \d+, action np.int64\(-1\)\)"),
+        ("nan", r"gave a reward that is NaN \(seed \d+, action -1\)"),
     ],
 )
 def test_a_broken_environment_is_named(how: str, sentence: str) -> None:

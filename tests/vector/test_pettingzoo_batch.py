@@ -154,7 +154,7 @@ def test_an_aec_environment_is_the_same() -> None:
         ("stranger", r"has the agent 'dragon', who is not among its possible_agents"),
         ("left", r"agent 'bob' .* no longer in env.agents, but was neither terminated nor"),
         ("missing", r"agent 'bob' .* acted, and is missing in terminated of step\(\)"),
-        ("flag", r"agent 'bob' .* gave 'no' for truncated, not True or False .*action np.int64"),
+        ("flag", r"agent 'bob' .* gave 'no' for truncated, not True or False .*action 1\)"),
         ("number", r"agent 'bob' .* gave the reward 'much', which is no number"),
         ("unseen", r"agent 'bob' of environment 0 .* gave an observation that is NaN at \[1\]"),
         ("unseen at last", r"agent 'ann' of environment 0 .* gave an observation that is NaN"),
