@@ -145,6 +145,21 @@ def test_an_environments_tasks_have_scales_of_their_own() -> None:
     assert 500 < second < 5000
 
 
+def test_the_advantages_of_each_task_are_as_large_as_those_of_others() -> None:
+    options = {"value_head": "popart", "normalize_reward": False, "backend": "serial"}
+    ppo = PPO(TwoTasks, **SMALL, **options)
+    engine, buffer = ppo.engine, ppo.buffer
+    engine.collect(0, 0)
+    gamma, decay = ppo.config.ppo.gamma, ppo.config.ppo.gae_lambda
+    buffer.compute_advantages(gamma, decay)
+    plain = buffer.advantage.clone()
+    engine.advantages()
+    task = ppo.engine.job.task_of(buffer.flat("obs")[0]).view(plain.shape)
+    deviation = ppo.policy.critic_head.deviation()
+    assert deviation[1] > 100 * deviation[0]
+    torch.testing.assert_close(buffer.advantage, (plain / deviation[task]).float())
+
+
 def test_exported_values_are_those_of_the_environment(tmp_path: Path) -> None:
     box, actions = spaces.Box(-1, 1, (3,), np.float32), spaces.Discrete(2)
     policy = policy_for(box, actions, hidden=(8,), value_head="popart")

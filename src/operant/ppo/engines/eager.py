@@ -109,20 +109,25 @@ class EagerEngine(BaseEngine):
 
     @torch.no_grad()
     def _scale_values(self) -> None:
-        """Let values follow the scale of their targets, if the policy does that."""
-        job, buffer = self.job, self.buffer
-        if job.value_scale is None:
+        """Let values follow the scale of their targets, if the policy does that; of several tasks
+        the advantages as well, or those of the largest would be all that counts."""
+        job, buffer, scale = self.job, self.buffer, self.job.value_scale
+        if scale is None:
             return
         obs, target = buffer.flat("obs", "target")
-        task = None if job.value_scale.tasks == 1 else job.task_of(obs)
+        task = None if scale.tasks == 1 else job.task_of(obs)
+        target, device = target.to(job.device), job.device
+        task = None if task is None else task.to(device)
         counted = buffer.live_samples()
-        if counted is not None:
-            index = torch.from_numpy(counted).to(target.device)
-            target = target.index_select(0, index)
-            task = None if task is None else task.index_select(0, index)
-        if len(target):
-            task = None if task is None else task.to(job.device)
-            job.value_scale.update(target.to(job.device), task)
+        if counted is None:
+            scale.update(target, task)
+        elif len(counted):
+            index = torch.from_numpy(counted).to(device)
+            scale.update(target[index], None if task is None else task[index])
+        if task is not None:
+            buffer.advantage /= (
+                scale.deviation()[task].view(buffer.advantage.shape).to(buffer.advantage)
+            )
 
     @torch.no_grad()
     def _add_stream(self) -> None:
