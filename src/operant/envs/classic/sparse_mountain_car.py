@@ -15,7 +15,7 @@ class SparseMountainCar(MountainCar):
     env_id = "SparseMountainCar-v0"
     max_episode_steps = 200
     reward_threshold = 0.9
-    training = {  # plain PPO sees no reward here and learns nothing: docs/grid.md
+    training = {  # plain PPO sees no reward and learns nothing: docs/exploration.md
         "env.num_envs": 64,
         "policy.normalize_obs": True,
         "ppo.num_steps": 64,
@@ -26,7 +26,8 @@ class SparseMountainCar(MountainCar):
         "ppo.gamma": 0.99,
         "ppo.gae_lambda": 0.95,
         "ppo.entropy_coef": 0.01,
-        "run.total_steps": 1_000_000,
+        "run.total_steps": 500_000,
+        "intrinsic.kind": "rnd",
     }
 
     @staticmethod

@@ -58,17 +58,23 @@ class DeepSea(Env):
     reward_threshold = 0.9
     render_size = (500, 500)
     render_fps = 10
-    training = {  # plain PPO does not find the treasure: docs/grid.md
+    training = {  # plain PPO does not find the treasure: docs/exploration.md
         "env.num_envs": 64,
         "policy.normalize_obs": False,
+        "policy.hidden": (256,),
         "ppo.num_steps": 40,
         "ppo.epochs": 4,
         "ppo.minibatches": 4,
-        "ppo.learning_rate": 1e-3,
+        "ppo.learning_rate": 3e-4,
+        "ppo.learning_rate_schedule": "constant",
         "ppo.gamma": 0.99,
         "ppo.gae_lambda": 0.95,
-        "ppo.entropy_coef": 0.01,
-        "run.total_steps": 1_000_000,
+        "ppo.entropy_coef": 0.05,
+        "ppo.normalize_reward": False,
+        "run.total_steps": 600_000,
+        "intrinsic.kind": "rnd",
+        "intrinsic.coef": 1.0,
+        "intrinsic.share": 1.0,
     }
 
     @staticmethod

@@ -163,7 +163,7 @@ class KeyCorridor(Env):
     reward_threshold = 0.8
     render_size = (600, 400)
     render_fps = 10
-    training = {  # plain PPO, 0.925 with one seed: docs/grid.md
+    training = {
         "env.num_envs": 64,
         "policy.normalize_obs": True,
         "ppo.num_steps": 128,
@@ -174,6 +174,10 @@ class KeyCorridor(Env):
         "ppo.gae_lambda": 0.95,
         "ppo.entropy_coef": 0.01,
         "run.total_steps": 2_000_000,
+        "intrinsic.kind": "count",
+        "intrinsic.coef": 0.005,
+        "intrinsic.coef_schedule": "linear",
+        "intrinsic.count_form": "first",
     }
 
     @staticmethod

@@ -154,7 +154,7 @@ class MultiRoom(Env):
     reward_threshold = 0.6
     render_size = (600, 600)
     render_fps = 10
-    training = {  # plain PPO does not get past the first doors: docs/grid.md
+    training = {  # plain PPO does not get past the first doors: docs/exploration.md
         "env.num_envs": 64,
         "policy.normalize_obs": True,
         "ppo.num_steps": 128,
@@ -165,6 +165,10 @@ class MultiRoom(Env):
         "ppo.gae_lambda": 0.95,
         "ppo.entropy_coef": 0.01,
         "run.total_steps": 2_000_000,
+        "intrinsic.kind": "count",
+        "intrinsic.coef": 0.005,
+        "intrinsic.coef_schedule": "linear",
+        "intrinsic.count_form": "first",
     }
 
     @staticmethod
