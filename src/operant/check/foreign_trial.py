@@ -76,7 +76,7 @@ class ForeignTrial:
                 yield from AgentsTrial(self._make_env, self._say).findings()
                 return
             self._check_kind(env)
-            yield Finding("made", True, f"{_name(env)}, {type(env.unwrapped).__name__}")
+            yield Finding("made", True, f"{_name(env)}, {_layers(env)}")
             yield self._spaces(env)
             self._check_reset(env)
             yield Finding("reset", True, "reset(seed=...) gives (obs, info)")
@@ -358,6 +358,16 @@ class _StopError(Exception):
 
 def _name(env: gymnasium.Env[Any, Any]) -> str:
     return env.spec.id if env.spec is not None else "no id"
+
+
+def _layers(env: gymnasium.Env[Any, Any]) -> str:
+    """Its class, and those of the wrappers that were put around what Gymnasium makes of an id."""
+    usual, around = ("OrderEnforcing", "PassiveEnvChecker", "TimeLimit"), []
+    while isinstance(env, gymnasium.Wrapper):
+        around.append(type(env).__name__)
+        env = env.env
+    shown = [name for name in around[::-1] if name not in usual]
+    return type(env).__name__ + "".join(f", in {name}" for name in shown)
 
 
 def _kind(value: Any) -> str:

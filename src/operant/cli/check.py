@@ -10,12 +10,15 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from operant.cli.screen import errors, mistakes, output, printable, short
+from operant.cli.screen import UserError, errors, mistakes, output, printable, short
 
 if TYPE_CHECKING:
     from operant.lang.env import Env
+    from operant.vector.foreign_env import ForeignEnv, Recipe
 
 EXAMPLE = "Example:  operant check examples/lander.py:Lander"
+_OF_ONE_ENV = ("env.params", "env.wrappers", "env.max_episode_steps")
+"""Options that say what one environment is."""
 
 
 def check(
@@ -29,16 +32,26 @@ def check(
         bool, typer.Option("--json", help="Print JSON instead of the report.")
     ] = False,
     speed: Annotated[bool, typer.Option(help="Measure steps per second on each backend.")] = True,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="env.params, env.wrappers or env.max_episode_steps of another library's "
+            "environment; repeatable.",
+        ),
+    ] = None,
 ) -> None:
     """Validate environments: parity across backends, determinism, spaces, NaN, autoreset, speed.
 
-    Gymnasium's and PettingZoo's are played in a process of their own.
+    Gymnasium's and PettingZoo's are played in a process of their own, with the wrappers and
+    parameters they are trained with.
 
     Exit code 0 if everything passed, 1 if a check failed, 2 if an environment was not found.
     """
     reports = []
     for target in targets:
-        report = _Report(target, quiet=as_json)
+        report = _Report(target, settings or [], quiet=as_json)
         with mistakes():
             report.fill(measured=speed)
         reports.append(report.to_dict())
@@ -51,8 +64,8 @@ def check(
 class _Report:
     """What was found about one environment, printed as it is found unless `quiet`."""
 
-    def __init__(self, target: str, quiet: bool) -> None:
-        self.target, self.quiet = target, quiet
+    def __init__(self, target: str, settings: list[str], quiet: bool) -> None:
+        self.target, self.settings, self.quiet = target, settings, quiet
         self.env: type[Env] | None = None
         """What operant compiles; None: another's, or nothing."""
         self.findings: list[dict[str, Any]] = []
@@ -96,7 +109,12 @@ class _Report:
             return
         if isinstance(env, ForeignEnv):
             status.update(_doing(f"checking {self.target}: whole episodes in a process"))
-            findings = check_foreign(env, measured=measured)
+            findings = check_foreign(_as_trained(env, self.settings), measured=measured)
+        elif self.settings:
+            raise UserError(
+                f"--set is for other libraries' environments; {self.target} is checked as its "
+                "class defines it"
+            )
         else:
             self.env = env
             sound = "keeps to operant_env.h" if is_native(env) else "keeps to the language"
@@ -138,6 +156,21 @@ class _Report:
         failed = sum(not finding["passed"] for finding in self.findings)
         verdict = f"[red]{failed} failed[/red]" if failed else "[green]passed[/green]"
         output.print(f"  {verdict}")
+
+
+def _as_trained(env: ForeignEnv, settings: list[str]) -> Recipe:
+    """`env` with the shipped parameters and wrappers of its id, and what the user sets."""
+    from operant.cli.target import load_wrappers
+    from operant.ppo.config_file import parsed_settings, resolved
+    from operant.vector.foreign_env import Recipe
+
+    given = parsed_settings(settings)
+    for name in given:
+        if not name.startswith(_OF_ONE_ENV):
+            raise UserError(f"check can set {', '.join(_OF_ONE_ENV)}, got {name}")
+    values = resolved(env.name, given).env
+    load_wrappers(values.wrappers)
+    return Recipe(env, values.params, values.wrappers, values.max_episode_steps or None)
 
 
 def _doing(text: str) -> Text:
