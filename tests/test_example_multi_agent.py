@@ -16,9 +16,9 @@ def test_the_example_trains(
 ) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
     example = importlib.import_module("multi_agent")
-    reached = example.main(total_steps=20 * 12 * 50, num_envs=4, num_steps=50)
+    reached = example.main(total_steps=20 * 6 * 25, num_envs=2, num_steps=25)
     assert np.isfinite(reached)
     assert reached < 0  # rewards are distances, and collisions
     out = capsys.readouterr().out
-    assert "    12000 steps   return of each agent" in out
+    assert "     3000 steps   return of each agent" in out
     assert f"return of an agent {reached:.2f}" in out
