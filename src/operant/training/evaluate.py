@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -122,10 +123,14 @@ def evaluate(
     Raises:
         ValueError: less than one episode, or no time limit.
     """
-    if episodes < 1:
-        raise ValueError(f"episodes must be at least 1, got {episodes}")
-    check_limit(env, config, max_episode_steps)
-    batch = _batch(env, config, episodes, max_episode_steps)
+    with _batch(env, config, episodes, max_episode_steps) as batch:
+        return _played(agent, batch, episodes, deterministic, seed)
+
+
+def _played(
+    agent: Agent, batch: Batch, episodes: int, deterministic: bool, seed: int
+) -> Evaluation:
+    """The first `episodes` episodes of a batch that is reset with `seed`."""
     size = batch.num_envs
     shares = np.full(size, episodes // size)
     shares[: episodes % size] += 1
@@ -140,12 +145,26 @@ def evaluate(
         lengths.append(ends.lengths[counted])
         if not shares.any():
             break
-    batch.close()
     return Evaluation(np.concatenate(returns), np.concatenate(lengths))
 
 
-def _batch(env: Playable, config: EnvConfig, episodes: int, max_episode_steps: int | None) -> Batch:
-    """Environments to play on, not more than there are episodes."""
+@contextmanager
+def _batch(
+    env: Playable, config: EnvConfig, episodes: int, max_episode_steps: int | None
+) -> Iterator[Batch]:
+    """Environments to play on, not more than there are episodes; closed in the end.
+
+    Raises:
+        ValueError: less than one episode, or no time limit.
+    """
+    if episodes < 1:
+        raise ValueError(f"episodes must be at least 1, got {episodes}")
+    check_limit(env, config, max_episode_steps)
+    with closing(_made(env, config, episodes, max_episode_steps)) as batch:
+        yield batch
+
+
+def _made(env: Playable, config: EnvConfig, episodes: int, max_episode_steps: int | None) -> Batch:
     if is_batch(env):
         most = _MOST_FOREIGN_ENVS if compiled_batch(env) is None else _MOST_ENVS
         return env.for_evaluation(min(episodes, most), max_episode_steps)
@@ -164,23 +183,15 @@ def evaluate_both(
     seed: int = 0,
     max_episode_steps: int | None = None,
 ) -> Evaluated:
-    """`evaluate` with the most probable actions, then with sampled ones.
+    """`evaluate` with the most probable actions, then with sampled ones on the same environments.
 
     Raises:
         ValueError: less than one episode, or no time limit.
     """
-    greedy, sampled = (
-        evaluate(
-            agent,
-            env,
-            config,
-            episodes=episodes,
-            deterministic=deterministic,
-            seed=seed,
-            max_episode_steps=max_episode_steps,
+    with _batch(env, config, episodes, max_episode_steps) as batch:
+        greedy, sampled = (
+            _played(agent, batch, episodes, deterministic, seed) for deterministic in (True, False)
         )
-        for deterministic in (True, False)
-    )
     return Evaluated(greedy, sampled)
 
 
