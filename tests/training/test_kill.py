@@ -23,7 +23,7 @@ from operant.runs.directory import find_run
 from operant.runs.logs import read_csv
 from operant.toolchain import paths
 
-KILLS = 20
+KILLS = 8
 ITERATIONS = 12
 VALUES = {
     "env.num_envs": 16,
@@ -153,7 +153,7 @@ def test_a_killed_run_ends_with_the_same_bits(server):
         assert_equal(end_of(name), expected)
         table = read_csv(find_run(name).csv_file)
         assert table["iteration"].tolist() == list(range(1, ITERATIONS + 1))
-    assert len(set(steps_before)) > 3  # the moments were different ones
+    assert len(set(steps_before)) > 1  # the moments were different ones
 
 
 def test_a_run_killed_again_and_again_ends_with_the_same_bits(server):
@@ -220,7 +220,7 @@ def test_a_killed_run_with_a_bonus_ends_with_the_same_bits(
             kills += own.train(f"killed-{k}", later, from_steps=steps) == -signal.SIGKILL
             assert own.train(f"killed-{k}") == 0
             assert_equal(end_of(f"killed-{k}"), end_of("whole"))
-            if kills == 4:
+            if kills == 2:
                 break
         assert kills >= 2
     finally:
