@@ -47,12 +47,6 @@ class ArrayRules(Rules):
                 f"{env.__qualname__}.action_mask() chooses among the actions of a Discrete, "
                 f"MultiDiscrete or MultiBinary action_space, got {action.space}"
             )
-        limit = env.max_episode_steps
-        if limit is not None and (not isinstance(limit, int) or limit < 1):
-            raise LanguageError(
-                f"{part_place(env, 'max_episode_steps')}{env.__qualname__}.max_episode_steps must "
-                f"be a whole number of at least 1, or None, got {limit!r}"
-            )
         rules = cls(
             env=env,
             params=params,
