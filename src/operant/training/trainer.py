@@ -20,7 +20,7 @@ from operant.training.add_on import AddOn, AddOns
 from operant.training.advice import refuse_arguments
 from operant.training.agent import Agent
 from operant.training.agent_returns import AgentReturns
-from operant.training.callbacks import Callback, overrides
+from operant.training.callbacks import Callback, checked, overrides
 from operant.training.config import BaseConfig
 from operant.training.episodes import Episodes
 from operant.training.evaluate import Evaluated
@@ -234,12 +234,13 @@ class Trainer:
 
         Raises:
             NonFiniteError: NaN or infinity was met. The policy is as it was before the iteration.
+            TypeError: `callbacks` are something else.
         """
         refuse_arguments(unknown, type(self).__name__, self.config.elsewhere())
         total = self.config.run.total_steps if total_steps is None else int(total_steps)
         if total < 1:
             raise ValueError(f"total_steps must be at least 1, got {total}")
-        callbacks = [callbacks] if isinstance(callbacks, Callback) else callbacks
+        callbacks = checked(callbacks)
         self.total_steps = total
         self._since = time.perf_counter()
         try:
