@@ -81,6 +81,15 @@ CLASS_MISTAKES: dict[str, tuple[Change | list[Change], str]] = {
         "step() takes any of state, action, random, params; got the argument 'act'; "
         "did you mean 'action'?",
     ),
+    "the arguments of Gymnasium": (
+        ("def reset(random):", "def reset(seed=None, options=None):  #!"),
+        "reset() takes any of random, params; got the argument 'seed'; write def reset(random, "
+        "params), or fewer",
+    ),
+    "super()": (
+        (DRAW, f"super().reset()  #!\n        {DRAW}"),
+        "super() is for methods, and the functions are none; leave the line out",
+    ),
     "a classmethod": (
         [("    def observe(", "    @classmethod\n    def observe("), (OBSERVE, f"{OBSERVE}  #!")],
         "Cart has no attribute 'x'; the first argument of a classmethod is the class: "
@@ -202,6 +211,29 @@ CLASS_MISTAKES: dict[str, tuple[Change | list[Change], str]] = {
     "a threshold that is a list": (
         ("max_episode_steps = 50", "reward_threshold = [475.0]  #!"),
         "Cart.reward_threshold must be a finite number, such as 475.0, or None, got [475.0]",
+    ),
+    "a time limit that is no function": (
+        ("max_episode_steps = 50", "time_limit = 50  #!"),
+        "Cart.time_limit must be a function of the parameters (a number of steps is "
+        "max_episode_steps), got 50",
+    ),
+    "options that have no names": (
+        ("max_episode_steps = 50", 'training = ["ppo.gamma=0.9"]  #!'),
+        'Cart.training must be options by dotted name, such as {"ppo.gamma": 0.98}, got '
+        "['ppo.gamma=0.9']",
+    ),
+    "a space that is a function of nothing": (
+        (SPACE, "def observation_space():  #!\n        return Box(-10.0, 10.0, (2,))"),
+        "Cart.observation_space is a function of the parameters, got observation_space(); write "
+        "def observation_space(params)",
+    ),
+    "a time limit of two": (
+        (
+            "max_episode_steps = 50",
+            "max_episode_steps = 50\n\n    def time_limit(state, params):  #!\n        return 50",
+        ),
+        "Cart.time_limit is a function of the parameters, got time_limit(state, params); write "
+        "def time_limit(params)",
     ),
     "one side of a picture": (
         ("max_episode_steps = 50", "render_size = 600  #!"),

@@ -324,6 +324,8 @@ def _check_arguments(env: type[Any], name: str) -> None:
         if argument in allowed:
             continue
         advice = nearest(argument, allowed)
+        if not advice:
+            advice = f"; write def {name}({', '.join(allowed)}), or fewer"
         if argument in ("self", "cls"):
             advice = f"; it is no method, so write def {name}({', '.join(allowed)}), or fewer"
         raise LanguageError(

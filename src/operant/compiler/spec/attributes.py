@@ -8,10 +8,11 @@ import inspect
 import linecache
 import math
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import FunctionType
 from typing import Any
 
-from operant.compiler.env_functions import part_place, source_files
+from operant.compiler.env_functions import arguments, part_place, place, source_files
 from operant.lang.advice import LanguageError
 from operant.lang.env import Env
 
@@ -57,6 +58,10 @@ def _is_size(value: object) -> bool:
     return pair and all(_is_whole(part, 1) for part in value)  # type: ignore[attr-defined]
 
 
+def _is_options(value: object) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
+
+
 _VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "max_episode_steps": (
         lambda value: value is None or _is_whole(value, 1),
@@ -69,6 +74,11 @@ _VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "random_numbers": (lambda value: _is_whole(value, 0, MAX_RANDOM), f"0 to {MAX_RANDOM}"),
     "render_size": (_is_size, "width and height in pixels, such as (600, 400)"),
     "render_fps": (lambda value: _is_whole(value, 1), "a whole number of at least 1, such as 30"),
+    "training": (_is_options, 'options by dotted name, such as {"ppo.gamma": 0.98}'),
+    "time_limit": (
+        lambda value: value is None or callable(value),
+        "a function of the parameters (a number of steps is max_episode_steps)",
+    ),
 }
 """Whether a value is one, and what it must be, in words."""
 
@@ -84,6 +94,24 @@ def check_values(env: type[Any]) -> None:
         if not fits(value):
             raise LanguageError(
                 f"{part_place(env, name)}{env.__qualname__}.{name} must be {wanted}, got {value!r}"
+            )
+
+
+def check_functions(env: type[Any]) -> None:
+    """Refuse a space or a time limit that is a function of anything but the parameters.
+
+    Raises:
+        LanguageError: which, and how it is written.
+    """
+    for name in ("observation_space", "action_space", "time_limit"):
+        function = getattr(env, name)
+        if not isinstance(function, FunctionType):
+            continue
+        taken = arguments(function)
+        if len(taken) != 1 or taken[0] in ("self", "state"):
+            raise LanguageError(
+                f"{place(function)}: {env.__qualname__}.{name} is a function of the parameters, "
+                f"got {name}({', '.join(taken)}); write def {name}(params)"
             )
 
 
