@@ -147,6 +147,13 @@ def _class_statement(file: str, qualname: str) -> ast.ClassDef | None:
     return tree if isinstance(tree, ast.ClassDef) else None
 
 
+def is_of_the_class(function: FunctionType, name: str) -> bool:
+    """Whether the class that a function is written in gives `name` a value."""
+    outer = function.__qualname__.rpartition(".")[0]
+    statement = _class_statement(function.__code__.co_filename, outer)
+    return statement is not None and _line_of(statement, name) is not None
+
+
 def _line_of(statement: ast.ClassDef, name: str) -> int | None:
     """The line of a class's body that gives `name` its value."""
     for node in statement.body:

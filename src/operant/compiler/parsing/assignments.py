@@ -172,7 +172,10 @@ class Assignments(Calls):
     def no_variable(self, target: ast.expr, value: Value) -> NoReturn:
         """Refuse to give a name to what is no number."""
         name, got = ast.unparse(target), described(value.kind)
-        if isinstance(value.kind, tuple):
+        if isinstance(value.kind, tuple) and not isinstance(target, ast.Name):
+            parts = ", ".join(f"{name}[{k}]" for k in range(len(value.kind)))
+            advice = f"write the elements: {parts} = ..."
+        elif isinstance(value.kind, tuple):
             names = ", ".join(f"{name}{k}" for k in range(len(value.kind)))
             advice = f"give each part a name: {names} = ..."
         elif value.kind == NOTHING:

@@ -74,6 +74,8 @@ class Library:
     float_params: tuple[str, ...]
     shown: np.ndarray
     """Of the observation, bool, which elements some line may write to."""
+    masks: bool = False
+    """Whether some line may write to the mask."""
     texts: list[str] = field(default_factory=list)
     """The functions, those that others call first."""
     words: set[str] = field(default_factory=set)
@@ -115,9 +117,11 @@ class Library:
         self.state = {name: replace(array, fixed=looking) for name, array in self.state.items()}
 
     def note_store(self, array: Array, reach: tuple[slice, ...]) -> None:
-        """Remember what a line may write to, if that is an observation. Under another name, or as
-        a row of it, all of it may be meant."""
-        if self.looking and array.kind != BOOL:  # a mask
+        """Remember what a line may write to, if that is an observation or a mask. Under another
+        name, or as a row of it, all of it may be meant."""
+        if self.looking and array.kind == BOOL:
+            self.masks = True
+        elif self.looking:
             self.shown[reach if array.label == "obs" else ()] = True
 
     def table(self, name: str, values: Cells) -> str:

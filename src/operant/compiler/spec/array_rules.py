@@ -65,6 +65,11 @@ class ArrayRules(Rules):
                 f"{part_place(env, 'observe')}observe() never writes to `obs`, so every observation"
                 " is 0; write def observe(state, obs): obs[0] = ..."
             )
+        if masked and not library.masks:
+            raise LanguageError(
+                f"{part_place(env, 'action_mask')}action_mask() never writes to `mask`, so every "
+                "action is allowed; write mask[0] = False where action 0 is not"
+            )
         for name, function in rules.functions.items():
             if getattr(env, name) is not function:
                 code = function.__code__
