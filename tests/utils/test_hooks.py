@@ -61,6 +61,25 @@ def test_methods_of_ones_own_are_allowed() -> None:
     assert checked(Child())[0].note() is None
 
 
+def test_a_hook_takes_what_it_is_given() -> None:
+    with pytest.raises(TypeError) as caught:
+
+        class Mine(Callback):
+            def on_update(self, metrics):
+                pass
+
+    line = test_a_hook_takes_what_it_is_given.__code__.co_firstlineno + 4
+    assert str(caught.value) == (
+        f"{__file__}:{line}: test_a_hook_takes_what_it_is_given.<locals>.Mine.on_update() takes "
+        "(self, metrics) and is called with more or less; write def on_update(self, trainer, "
+        "metrics)"
+    )
+
+    class Any(Callback):
+        def on_update(self, ppo, *rest, loud=False):
+            pass
+
+
 def test_only_callbacks_are_taken() -> None:
     watch = Callback()
     assert checked([watch]) == checked(watch) == [watch]

@@ -29,6 +29,7 @@ from operant.training.guard import NonFiniteError
 from operant.training.network import check_network, new_network
 from operant.training.progress import shown
 from operant.training.recent import Recent
+from operant.training.section import converted
 from operant.training.threads import one_thread_an_operation
 from operant.vector.batch import Batch, env_class, fix_parameters, is_batch
 from operant.vector.copies import env_key
@@ -237,7 +238,9 @@ class Trainer:
             TypeError: `callbacks` are something else.
         """
         refuse_arguments(unknown, type(self).__name__, self.config.elsewhere())
-        total = self.config.run.total_steps if total_steps is None else int(total_steps)
+        total = self.config.run.total_steps
+        if total_steps is not None:
+            total = converted("total_steps", total_steps, int)
         if total < 1:
             raise ValueError(f"total_steps must be at least 1, got {total}")
         callbacks = checked(callbacks)

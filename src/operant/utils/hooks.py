@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Iterator
 from types import CodeType, FunctionType
 
@@ -27,7 +28,8 @@ _ELSEWHERE = {
 
 
 def refuse_unknown_hooks(kind: type, base: type) -> None:
-    """Refuse a method of a subclass that is meant to be a hook and is none of `base`.
+    """Refuse a method of a subclass that is meant to be a hook and is none of `base`, or that does
+    not take what a hook is given.
 
     That is every ``on_...``, a hook of another library's, and what is much like a hook's name. A
     method that is mentioned in another one of the class is the author's own.
@@ -38,6 +40,8 @@ def refuse_unknown_hooks(kind: type, base: type) -> None:
     hooks = [name for name in vars(base) if name[0] != "_" and callable(getattr(base, name))]
     inherited = {name for parent in kind.__mro__[1:] for name in vars(parent)}
     methods = {name: one for name, one in vars(kind).items() if isinstance(one, FunctionType)}
+    for name in methods.keys() & {*hooks}:
+        _check_arguments(kind, methods[name], getattr(base, name))
     for name in methods.keys() - inherited:
         near = difflib.get_close_matches(name, hooks, 1, _CLOSE) if name[0] != "_" else []
         meant = name.startswith("on_") or name in _ELSEWHERE or near
@@ -53,6 +57,20 @@ def refuse_unknown_hooks(kind: type, base: type) -> None:
             f"{code.co_filename}:{code.co_firstlineno}: nothing calls {kind.__qualname__}.{name}()"
             f", {base.__name__} has {', '.join(hooks)}{'; ' if advice else ''}{advice}"
         )
+
+
+def _check_arguments(kind: type, method: FunctionType, hook: FunctionType) -> None:
+    """Refuse a hook that cannot be called with the arguments of the one it replaces."""
+    wanted = list(inspect.signature(hook).parameters)
+    try:
+        inspect.signature(method).bind(*wanted)
+    except TypeError:
+        taken = ", ".join(inspect.signature(method).parameters)
+        code, head = method.__code__, f"{method.__name__}({', '.join(wanted)})"
+        raise TypeError(
+            f"{code.co_filename}:{code.co_firstlineno}: {kind.__qualname__}.{method.__name__}() "
+            f"takes ({taken}) and is called with more or less; write def {head}"
+        ) from None
 
 
 def _names(code: CodeType) -> Iterator[str]:
