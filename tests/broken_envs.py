@@ -182,6 +182,16 @@ class Long(Good):
         return State(x), -x * x, x > 64.0
 
 
+class ReturnsTheOldState(Good):
+    """Computes a new state and returns the one it was given."""
+
+    max_episode_steps = 5
+
+    def step(state, action):
+        x = clip(state.x + where(action == 1, 0.5, -0.5), -10.0, 10.0)
+        return state, -x * x, x * x > 64.0
+
+
 class AsksForThree(Good):
     """A comparison that is never true: there is no action 3."""
 

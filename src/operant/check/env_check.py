@@ -73,6 +73,15 @@ def check_env(env: type[Env]) -> Iterator[Finding]:
             return
     for name, check in checks:
         yield _found(name, check, env)
+    if _keeps_state(env):
+        yield Finding(
+            "state",
+            True,
+            f"{_return_place(env, 'step')}step() returns the state as it came, so nothing in it "
+            f"ever changes; if that is not meant, write {env.__name__}.State(...) with the new "
+            "values",
+            note=True,
+        )
     try:
         yield _note_episodes(env)
     except Exception as error:
@@ -333,6 +342,15 @@ def _compare_modes(env: type[Env], backend: str) -> int:
 
 def _column(mask: np.ndarray, like: np.ndarray) -> np.ndarray:
     return mask.reshape(-1, *[1] * (like.ndim - 1))
+
+
+def _keeps_state(env: type[Env]) -> bool:
+    """Whether `step` of a state of numbers returns each field as it was."""
+    rules = Rules.of(env)
+    if not isinstance(rules, TracedRules):
+        return False
+    nodes = [rules.step.nodes[index] for index in rules.step.outputs[: len(rules.fields)]]
+    return [node.value for node in nodes] == [f"s_{name}" for name in rules.fields]
 
 
 def _note_episodes(env: type[Env]) -> Finding:
