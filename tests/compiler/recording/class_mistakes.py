@@ -135,6 +135,14 @@ CLASS_MISTAKES: dict[str, tuple[Change | list[Change], str]] = {
         (FIELD, "        n: 'itn'  #!\n"),
         "Cart.State.n: name 'itn' is not defined; use float, int or bool",
     ),
+    "a field without a type": (
+        (FIELD, "        n = 0  #!\n"),
+        "Cart.State.n has no type, so it is no field; write n: int",
+    ),
+    "a parameter without a type": (
+        ("gravity: float = 9.8", "gravity = 9.8  #!"),
+        "Cart.Params.gravity has no type, so it is no field; write gravity: float = 9.8",
+    ),
     "a plain class": (
         ("    class State(NamedTuple):", "    class State:  #!"),
         "Cart.State must be a NamedTuple, got the class State; write class State(NamedTuple): with "

@@ -96,6 +96,7 @@ CONSTANTS = [
     ("max_episode_steps = 50", "max_speed = 50\n    render_rate = 3\n    horizon = 9"),
     ("max_episode_steps = 50", "max_episode_steps = 50\n    max_steps = 3\n    obs_size = 2"),
     ("x = state.x + v", "x = clip(state.x + v, -Cart.max_steps, Cart.max_steps)"),
+    ("gravity: float = 9.8", "gravity: float = 9.8\n        STEP = 0.02"),
 ]
 
 

@@ -36,7 +36,6 @@ _NOT_HERE = {
     "metadata": "render(state, canvas) draws, and render_fps = 30 is how fast it is shown",
     "render_mode": "render(state, canvas) draws, for `operant record` and `operant play`",
     "render_modes": "render(state, canvas) draws, for `operant record` and `operant play`",
-    "reward_range": "rewards may be any finite numbers",
 }
 """Attributes of Gymnasium's classes that mean nothing here."""
 
@@ -113,6 +112,29 @@ def check_functions(env: type[Any]) -> None:
                 f"{place(function)}: {env.__qualname__}.{name} is a function of the parameters, "
                 f"got {name}({', '.join(taken)}); write def {name}(params)"
             )
+
+
+def check_fields(env: type[Any]) -> None:
+    """Refuse a number of State or Params that is no field, since it has no type: ``x = 0.0``.
+    Names in capitals are the author's constants.
+
+    Raises:
+        LanguageError: which, and how it is written.
+    """
+    for part in ("State", "Params"):
+        holder = getattr(env, part)
+        fields = getattr(holder, "_fields", None) if isinstance(holder, type) else None
+        if fields is None:
+            continue
+        for name, value in vars(holder).items():
+            plain = name[0] != "_" and not name.isupper() and name not in fields
+            if plain and isinstance(value, bool | int | float | str):
+                kind = type(value).__name__
+                written = f"{name}: {kind}" + (f" = {value!r}" if part == "Params" else "")
+                raise LanguageError(
+                    f"{part_place(env, part, name)}{env.__qualname__}.{part}.{name} has no type, so"
+                    f" it is no field; write {written}"
+                )
 
 
 def check_names(env: type[Any]) -> None:
