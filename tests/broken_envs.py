@@ -180,3 +180,53 @@ class Long(Good):
     def step(state, action):
         x = clip(0.9 * state.x + where(action == 1, 0.5, -0.5), -10.0, 10.0)
         return State(x), -x * x, x > 64.0
+
+
+class ReturnsTheOldState(Good):
+    """Computes a new state and returns the one it was given."""
+
+    max_episode_steps = 5
+
+    def step(state, action):
+        x = clip(state.x + where(action == 1, 0.5, -0.5), -10.0, 10.0)
+        return state, -x * x, x * x > 64.0
+
+
+class AsksForThree(Good):
+    """A comparison that is never true: there is no action 3."""
+
+    action_space = Discrete(3)
+
+    def step(state, action):
+        x = clip(state.x + where(action == 3, 0.5, 0.5 - action), -10.0, 10.0)  #!
+        return State(x), -x * x, x * x > 64.0
+
+
+MANY = 5
+
+
+class AsksBeyond(Good):
+    """A comparison with a constant of the module that no component reaches."""
+
+    action_space = MultiDiscrete([2, 3])
+
+    def step(state, action):
+        x = clip(state.x + 0.1 * action[0] - where(action[1] >= MANY, 0.5, 0.1), -10.0, 10.0)  #!
+        return State(x), -x * x, x * x > 64.0
+
+
+class OfSomeSpace(AsksForThree):
+    """Inherits rules for more actions than it has: no mistake."""
+
+    action_space = Discrete(2)
+
+
+class AsksWhatIsAlwaysTrue(Good):
+    """Careful, and no mistake."""
+
+    action_space = Discrete(3, start=-1)
+
+    def step(state, action):
+        left = (action >= -1) & (action < 0) & (action < 2)
+        x = clip(state.x + where(left, -0.5, 0.1 * action), -10.0, 10.0)
+        return State(x), -x * x, x * x > 64.0

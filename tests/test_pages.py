@@ -97,7 +97,7 @@ def test_the_tutorial_runs(elsewhere, monkeypatch, capsys) -> None:
     exec(play, names)
     assert capsys.readouterr().out == "[ True] [10.]\n"
     small = "PPO(Catch, seed=1, backend='reference', engine='eager', num_envs=8, num_steps=16)"
-    exec(train.replace("PPO(Catch, seed=1)", small).replace("1_000_000", "256"), names)
+    exec(train.replace("PPO(Catch, seed=1)", small).replace("1_000_000", "256"), {})
     assert (elsewhere / "catcher" / "latest").exists()
 
 

@@ -30,6 +30,21 @@ def test_dir_shows_the_public_names_and_only_those(name: str) -> None:
         _ = module.ppoo
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Environment", "; write operant.Env"),
+        ("DQN", "; PPO is the only algorithm"),
+        ("registre", "; did you mean register?"),
+        ("numpy_", "'numpy_'"),
+    ],
+)
+def test_a_name_that_is_not_there_is_answered(name: str, said: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(operant, name)
+    assert str(caught.value).endswith(said)
+
+
 def test_a_module_of_ours_needs_no_import_of_its_own() -> None:
     code = "import operant; print(operant.models.PPO.__name__, operant.utils.Logger.__name__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -48,6 +48,17 @@ _ATTRIBUTES = {
 }
 _MODULES = ("buffers", "envs", "lang", "models", "spaces", "utils")
 
+_ELSEWHERE = {
+    **dict.fromkeys(("A2C", "DDPG", "DQN", "SAC", "TD3", "TRPO"), "PPO is the only algorithm"),
+    "Environment": "write operant.Env",
+    "evaluate_policy": "write operant.training.evaluate.evaluate, or `operant eval RUN`",
+    "load": "write PPO.load(path)",
+    "make_vec": "write operant.make(env, num_envs=8)",
+    "make_vec_env": "write operant.make(env, num_envs=8)",
+    "train": "write PPO(env).learn(total_steps)",
+}
+"""What other libraries have at the top, and what it is here."""
+
 __all__ = [
     "PPO",
     "AsyncEnvPool",
@@ -80,7 +91,12 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(_ATTRIBUTES[name]), name)
     if name in _MODULES:
         return import_module(f"operant.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import difflib
+
+    near = difflib.get_close_matches(name, __all__, 1)
+    advice = f"; {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
+    advice = advice or (f"; did you mean {near[0]}?" if near else "")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{advice}")
 
 
 def __dir__() -> list[str]:

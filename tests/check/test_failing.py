@@ -82,6 +82,18 @@ def test_bounds_name_the_space(
     assert text.strip() == "observation_space = Box(-2.0, 2.0, (1,))"
 
 
+def test_a_state_that_never_changes_is_noted(broken: ModuleType) -> None:
+    env = broken.ReturnsTheOldState
+    found = {finding.name: finding for finding in check_env(env)}
+    line = env.step.__code__.co_firstlineno + 2
+    assert found["state"].note
+    assert found["state"].detail == (
+        f"{broken.__file__}:{line}: step() returns the state as it came, so nothing in it ever "
+        "changes; if that is not meant, write ReturnsTheOldState.State(...) with the new values"
+    )
+    assert all(finding.passed for finding in found.values())
+
+
 def test_a_long_time_limit_is_not_asked_for_again(broken: ModuleType) -> None:
     found = {finding.name: finding for finding in check_env(broken.Long)}
     assert found["episodes"].note

@@ -55,6 +55,14 @@ def test_version_and_help(cli: Cli) -> None:
         assert "Example:" in out
 
 
+def test_options_typed_as_commands(cli: Cli) -> None:
+    said = {("help",): "operant --help", ("help", "train"): "operant train --help"}
+    for words, write in {**said, ("version",): "operant --version"}.items():
+        code, _, err = cli(*words)
+        assert code == 2
+        assert err == f"operant: there is no command {words[0]!r}; write {write}\n"
+
+
 def test_no_arguments_show_the_help() -> None:
     shown = run()
     assert "bench" in shown.stdout + shown.stderr

@@ -145,7 +145,8 @@ def test_what_was_typed_can_be_typed_again():
         (["CartPole", "--learning-rate", "0"], "ppo.learning_rate must be above 0"),
         (["CartPole", "--threads", "-1"], "run.threads must be at least 0"),
         (["CartPole", "--eval-every", "often"], "--eval-every must be a number"),
-        (["CartPole", "--timesteps", "many"], "--total-steps must be a number"),
+        (["CartPole", "--timesteps", "100k"], "--total-steps must be a number, such as 1e5, got"),
+        (["CartPole", "--set", "ppo.clip", "=", "0.1"], "--set takes one word, name=value without"),
         (["CartPole", "--eval-every", "9", "--set", "run.eval_episodes=0"], "needs run.eval_epis"),
         (["CartPole", "--seeds", "1"], "--seeds"),
         (["CartPole", "--seeds", "2", "--seed", "-1", "--detach"], "run.seed must be at least 0"),
@@ -173,6 +174,9 @@ def test_a_mistake_is_one_sentence(cli, base, arguments, message):
         ("--lr", "--learning-rate"),
         ("--n-envs", "--num-envs"),
         ("--clip-range", "--set ppo.clip=..."),
+        ("--gamma", "--set ppo.gamma=..."),
+        ("--env.params.gravity", "--set env.params.gravity=..."),
+        ("--env", "operant train ENV, without --env"),
     ],
 )
 def test_an_option_of_another_library_is_answered_with_ours(cli, option, ours):

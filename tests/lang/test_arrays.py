@@ -77,7 +77,7 @@ def test_what_is_no_array(value: Any) -> None:
 
 @pytest.mark.parametrize("name", ["_hidden", "fields"])
 def test_bad_names(name: str) -> None:
-    with pytest.raises(TypeError, match=f"Made.{name} must be an array"):
+    with pytest.raises(TypeError, match=f"Made.{name}: no array is called"):
         declared(board=float32[3], **{name: float32[3]})
 
 

@@ -89,3 +89,10 @@ def test_what_a_trainer_looks_like(ppo: PPO) -> None:
     assert repr(ppo) == "<PPO of 'CartPole-v1', 0 steps>"
     trained = PPO("CartPole-v1", **SMALL, max_episode_steps=2).learn(16)
     assert repr(trained) == "<PPO of 'CartPole-v1', 16 steps, mean return 2.0>"
+
+
+def test_steps_and_observations_that_are_no_numbers(ppo: PPO) -> None:
+    with pytest.raises(ValueError, match="total_steps must be an integer, got '1e5'"):
+        ppo.learn("1e5")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"a tuple of an observation and an info: write obs, info"):
+        ppo.predict(ppo.env.reset())

@@ -293,6 +293,7 @@ def test_the_last_setting_wins() -> None:
         ("=3", "no option ''"),
         ("ppo.clipp=3", r"did you mean ppo\.clip"),
         ("env.params.=3", "no option 'env.params.'"),
+        ("intrinsic.kind=[rnd,icm]", r"words in quotes: --set 'intrinsic.kind=\[.rnd., .icm.\]', "),
     ],
 )
 def test_bad_settings(setting: str, text: str) -> None:
@@ -304,7 +305,9 @@ def test_bad_settings(setting: str, text: str) -> None:
     ("settings_", "text"),
     [
         (["ppo.clip=x"], r"ppo\.clip must be a finite number, got 'x'"),
-        (["hidden=32,32"], r"policy\.hidden must be a list of integers, got '32,32'"),
+        (["hidden=32,32"], r"policy\.hidden must be a list of integers, .*; write \[32,32\]"),
+        (["hidden=32"], r"policy\.hidden must be a list of integers, got 32; write \[32\]"),
+        (["hidden=wide"], r"policy\.hidden must be a list of integers, got 'wide'$"),
         (["env.params=3"], r"env\.params must be a table of parameters, got 3"),
         (["env.params=x", "env.params.a=1"], r"env\.params must be a table of parameters, got 'x'"),
         (["env.params.a=[1]"], r"env\.params\.a must be a number, a string or a flag, got \[1\]"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -130,6 +131,18 @@ def test_a_broken_environment_is_named(how: str, sentence: str) -> None:
     assert raised.value.env_index == 0
     assert raised.value.seed == env_seed(1, 0)
     assert ("lost" in raised.value.traceback) == (how == "raise")
+
+
+def test_the_measurement_before_a_batch_names_the_line() -> None:
+    def make() -> gymnasium.Env[Any, Any]:
+        env = Broken("not")
+        env.reset = lambda **_: {}["start"]  # type: ignore[method-assign]
+        return env
+
+    line = make.__code__.co_firstlineno + 2
+    with pytest.raises(ForeignEnvError, match="environment 0 raised in reset") as raised:
+        ForeignBatch(make, 2)
+    assert str(raised.value).endswith(f": KeyError: 'start' ({Path(__file__).name}:{line})")
 
 
 def test_masks_and_what_cannot_be_saved() -> None:

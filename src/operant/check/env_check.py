@@ -13,12 +13,12 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 from operant.backends.author_mistake import env_mistake
+from operant.check.actions import check_actions
 from operant.check.code import check_compiles, check_errors
 from operant.check.finding import CheckFailed, Finding
 from operant.check.masks import check_masks
 from operant.check.pictures import check_render
 from operant.check.plays import (
-    MAX_STEPS,
     NUM_ENVS,
     batch_of,
     count_of,
@@ -26,8 +26,10 @@ from operant.check.plays import (
     random_actions,
     steps_of,
 )
+from operant.compiler.emit.dialects import PythonText
 from operant.compiler.env_functions import part_place, return_place
 from operant.compiler.recording.trace import FLOAT
+from operant.compiler.spec.array_rules import ArrayRules
 from operant.compiler.spec.native_rules import is_native
 from operant.compiler.spec.rules import Rules, TracedRules
 from operant.lang.env import Env
@@ -47,7 +49,7 @@ def check_env(env: type[Env]) -> Iterator[Finding]:
     meet it again.
     """
     checks: list[tuple[str, Callable[[type[Env]], str]]] = [
-        ("actions", _check_actions),
+        ("actions", check_actions),
         ("spaces", _check_spaces),
         ("finite", _check_finite),
         ("bounds", _check_bounds),
@@ -71,6 +73,15 @@ def check_env(env: type[Env]) -> Iterator[Finding]:
             return
     for name, check in checks:
         yield _found(name, check, env)
+    if _keeps_state(env):
+        yield Finding(
+            "state",
+            True,
+            f"{_return_place(env, 'step')}step() returns the state as it came, so nothing in it "
+            f"ever changes; if that is not meant, write {env.__name__}.State(...) with the new "
+            "values",
+            note=True,
+        )
     try:
         yield _note_episodes(env)
     except Exception as error:
@@ -91,44 +102,6 @@ def _failed(name: str, error: Exception) -> Finding:
     return Finding(name, False, said or f"raised {type(error).__name__}: {error}")
 
 
-def _check_actions(env: type[Env]) -> str:
-    rules = Rules.of(env)
-    if not isinstance(rules, TracedRules):
-        return _check_actions_by_playing(env)
-    used = {arg for node in rules.step.nodes for arg in node.args} | set(rules.step.outputs)
-    unused = [
-        str(node.value)
-        for index, node in enumerate(rules.step.nodes)
-        if node.op == "input" and str(node.value) in _action_names(rules) and index not in used
-    ]
-    if len(unused) == rules.action.size:
-        raise CheckFailed("step() never uses `action`: whatever the policy does changes nothing")
-    if unused:
-        raise CheckFailed(f"step() never uses action[{unused[0][1:]}]")
-    return f"step() uses every component of {rules.action.space}"
-
-
-def _check_actions_by_playing(env: type[Env]) -> str:
-    """Two batches that begin alike and take other actions: something must become different."""
-    layout = Rules.of(env).action
-    batches = [VecEnv(env, 16, seed=0) for _ in range(2)]
-    for batch in batches:
-        batch.reset()
-    for step in range(steps_of(env)):
-        for k, batch in enumerate(batches):
-            batch.step(random_actions(layout, 16, k * MAX_STEPS + step))
-        first, second = (batch.get_state() for batch in batches)
-        # A library's bytes may be no part of the game, such as the gaps in a C struct.
-        keys = [key for key in first if not (is_native(env) and key.startswith("state."))]
-        if any(not np.array_equal(first[key], second[key], equal_nan=True) for key in keys):
-            return f"actions of {layout.space} change what happens"
-    raise CheckFailed("whatever the policy does changes nothing: does step() use `action`?")
-
-
-def _action_names(rules: Rules) -> set[str]:
-    return {f"a_{k}" for k in range(rules.action.size)}
-
-
 def _check_spaces(env: type[Env]) -> str:
     rules = Rules.of(env)
     batch = VecEnv(env, 4, backend=available_backends(env)[0])
@@ -137,7 +110,22 @@ def _check_spaces(env: type[Env]) -> str:
     wanted = np.dtype(np.float32 if rules.observation.dtype == FLOAT else np.int64)
     if obs.shape != expected or obs.dtype != wanted:
         raise CheckFailed(f"observations are {obs.dtype} {obs.shape}, not {wanted} {expected}")
+    if isinstance(rules, ArrayRules):
+        _require_written(rules)
     return f"observations {rules.observation.space}, actions {rules.action.space}"
+
+
+def _require_written(rules: ArrayRules) -> None:
+    """Raise if no line of observe() can write to some element. Parameters that are constants of
+    the code may be why: with others it might."""
+    unwritten = np.argwhere(~rules.library(PythonText())[0].shown)
+    if len(unwritten) and rules.params._fields == rules.float_params:
+        index = ", ".join(map(str, unwritten[0]))
+        raise CheckFailed(
+            f"{part_place(rules.env, 'observe')}observe() never writes to obs[{index}], which is "
+            f"always 0; write obs[{index}] = ..., or give observation_space another shape "
+            f"({len(unwritten)} of {rules.observation.size} numbers are not written)"
+        )
 
 
 def _check_finite(env: type[Env]) -> str:
@@ -354,6 +342,15 @@ def _compare_modes(env: type[Env], backend: str) -> int:
 
 def _column(mask: np.ndarray, like: np.ndarray) -> np.ndarray:
     return mask.reshape(-1, *[1] * (like.ndim - 1))
+
+
+def _keeps_state(env: type[Env]) -> bool:
+    """Whether `step` of a state of numbers returns each field as it was."""
+    rules = Rules.of(env)
+    if not isinstance(rules, TracedRules):
+        return False
+    nodes = [rules.step.nodes[index] for index in rules.step.outputs[: len(rules.fields)]]
+    return [node.value for node in nodes] == [f"s_{name}" for name in rules.fields]
 
 
 def _note_episodes(env: type[Env]) -> Finding:

@@ -8,7 +8,6 @@ import random
 import re
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
@@ -16,6 +15,7 @@ import gymnasium
 import numpy as np
 
 from operant.backends.foreign.block import MakeEnv
+from operant.backends.foreign.errors import place_of
 from operant.backends.foreign.pettingzoo import is_pettingzoo
 from operant.backends.foreign.probe import choose, step_seconds, time_limit
 from operant.backends.foreign.processes import why_not_sent
@@ -31,7 +31,6 @@ from operant.check.foreign_values import (
     obs_fault,
     reward_fault,
 )
-from operant.compiler.own_code import is_library
 from operant.spaces.rows import ObsLayout
 from operant.toolchain.machine import usable_cores
 
@@ -106,7 +105,7 @@ class ForeignTrial:
         try:
             return call()
         except BaseException as error:
-            self._stop(name, f"{what} raised {_words(error)}{_place(error)}{_advice(error)}")
+            self._stop(name, f"{what} raised {_words(error)}{_at(place_of(error))}{_advice(error)}")
 
     def _stop(self, name: str, sentence: str) -> NoReturn:
         raise _StopError(Finding(name, False, sentence))
@@ -374,14 +373,8 @@ def _kind(value: Any) -> str:
     return f"a {type(value).__name__}" + (f" of {len(value)}" if isinstance(value, tuple) else "")
 
 
-def _place(error: BaseException) -> str:
-    """The innermost line of the author's, or of a library's where there is none; not of this file,
-    where a call of other arguments than the author takes ends."""
-    every = traceback.extract_tb(error.__traceback__)
-    frames = [frame for frame in every if frame.filename != __file__]
-    own = [frame for frame in frames if not is_library(frame.filename)]
-    last = (own or frames)[-1:]
-    return "".join(f" ({os.path.basename(frame.filename)}:{frame.lineno})" for frame in last)
+def _at(place: str) -> str:
+    return f" ({place})" if place else ""
 
 
 def _advice(error: BaseException) -> str:

@@ -28,7 +28,7 @@ from operant.cli import (
     train,
     tune,
 )
-from operant.cli.command import Command
+from operant.cli.command import Command, Commands
 from operant.cli.interrupts import Interrupts, arrived
 from operant.cli.screen import Interrupted, UserError, errors, printable, verb
 from operant.toolchain.child import ignore_numba_settings
@@ -36,6 +36,7 @@ from operant.version import __version__
 
 app = typer.Typer(
     name="operant",
+    cls=Commands,
     help="Reinforcement learning at full speed, in Python.",
     no_args_is_help=True,
     add_completion=False,

@@ -154,7 +154,9 @@ class Given(NamedTuple):
                 try:
                     values[_SHORT_FOR[name]] = float(word.replace("_", ""))
                 except ValueError:
-                    raise ValueError(f"--{name} must be a number, got {word!r}") from None
+                    raise ValueError(
+                        f"--{name} must be a number, such as 1e5, got {word!r}"
+                    ) from None
         return values
 
     def target(self, values: dict[str, Any]) -> str:

@@ -113,16 +113,25 @@ def part_place(env: type[Any], *path: str) -> str:
     for name in path[:-1]:
         inner = getattr(holder, name, None)
         holder = inner if isinstance(inner, type) else holder
-    holder = next((base for base in holder.__mro__ if path and path[-1] in vars(base)), holder)
-    files = [function.__code__.co_filename for function in entry_points(env)]
-    module = sys.modules.get(holder.__module__)
-    files = [getattr(module, "__file__", None) or "", *files]
-    for file in dict.fromkeys(files):
+    holder = next((base for base in holder.__mro__ if path and path[-1] in _names(base)), holder)
+    for file in source_files(env, holder):
         statement = _class_statement(file, holder.__qualname__)
         if statement is not None:
             line = _line_of(statement, path[-1] if path else "")
             return f"{file}:{line or statement.lineno}: "
     return part_place(env, *path[:-1]) if len(path) > 1 else ""
+
+
+def _names(cls: type[Any]) -> set[str]:
+    """What a class's own body names, also without a value."""
+    return {*vars(cls), *vars(cls).get("__annotations__", {})}
+
+
+def source_files(env: type[Any], holder: type[Any] | None = None) -> list[str]:
+    """The files that a class, or another that it inherits from, may be written in."""
+    module = sys.modules.get((holder or env).__module__)
+    functions = [function.__code__.co_filename for function in entry_points(env)]
+    return list(dict.fromkeys([getattr(module, "__file__", None) or "", *functions]))
 
 
 def _class_statement(file: str, qualname: str) -> ast.ClassDef | None:
@@ -136,6 +145,13 @@ def _class_statement(file: str, qualname: str) -> ast.ClassDef | None:
             return None
         tree = inner[-1]
     return tree if isinstance(tree, ast.ClassDef) else None
+
+
+def is_of_the_class(function: FunctionType, name: str) -> bool:
+    """Whether the class that a function is written in gives `name` a value."""
+    outer = function.__qualname__.rpartition(".")[0]
+    statement = _class_statement(function.__code__.co_filename, outer)
+    return statement is not None and _line_of(statement, name) is not None
 
 
 def _line_of(statement: ast.ClassDef, name: str) -> int | None:

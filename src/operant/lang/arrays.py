@@ -95,7 +95,13 @@ class Arrays:
         for name, value in vars(cls).items():
             if name.startswith("__"):
                 continue
-            if not isinstance(value, ArrayField) or name.startswith("_") or name == "fields":
+            if name == "fields" or (name[0] == "_" and isinstance(value, ArrayField)):
+                fail(
+                    f"{cls.__qualname__}.{name}: no array is called `fields` or begins with _; "
+                    "write another name",
+                    part=name,
+                )
+            if not isinstance(value, ArrayField) or name[0] == "_":
                 fail(
                     f"{cls.__qualname__}.{name} must be an array such as float32[4], int32[2, 3], "
                     f"uint8[8] or boolean[1], got {value!r}{_as_array(name, value)}",
@@ -232,7 +238,7 @@ def _as_array(name: str, value: object) -> str:
     kinds = {float: "float32", int: "int32", bool: "boolean"}
     if isinstance(value, type) and value in kinds:
         return f"; write {name} = {kinds[value]}[1]"
-    if isinstance(value, ArrayField) or not isinstance(value, _NUMBERS):
+    if not isinstance(value, _NUMBERS):
         return ""
     try:
         array = np.asarray(value)

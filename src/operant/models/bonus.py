@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from operant.models.distributions import Distribution
 from operant.models.encoders import EncoderOptions
 from operant.spaces.rows import ObsLayout
+from operant.utils.hooks import refuse_unknown_hooks
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,11 @@ class Bonus(nn.Module):
     """Whether the bonus is divided by the running deviation of its discounted sums."""
     random_steps = 0
     """Steps of a random policy whose observations `observe` is given before training."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Refuse a method that is meant to be a hook and is none."""
+        super().__init_subclass__(**kwargs)
+        refuse_unknown_hooks(cls, Bonus)
 
     def build(self, setting: Setting) -> None:
         """Make networks and memory, on the CPU: they are moved to ``setting.device``."""

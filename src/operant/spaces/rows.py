@@ -168,7 +168,13 @@ class ObsLayout:
         """
         if self.is_tree and isinstance(obs, Mapping | tuple | list):
             return self._packed(obs)
-        batch = np.asarray(obs, self.dtype)
+        try:
+            batch = np.asarray(obs, self.dtype)
+        except (TypeError, ValueError):
+            got = f"a {type(obs).__name__}"
+            pair = isinstance(obs, tuple) and len(obs) == 2 and isinstance(obs[1], dict)
+            got += " of an observation and an info: write obs, info = env.reset()" if pair else ""
+            raise ValueError(f"observations must be numbers of {self.space}, got {got}") from None
         single = batch.shape == self.shape
         if single:
             batch = batch[None]

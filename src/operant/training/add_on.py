@@ -16,6 +16,7 @@ from torch import nn
 
 from operant.runs.checkpoint import CheckpointError
 from operant.training.guard import NonFiniteError
+from operant.utils.hooks import refuse_unknown_hooks
 
 _GROUP = "add_on_"
 _NAME = re.compile(r"[a-z][a-z_]{0,40}")
@@ -32,6 +33,11 @@ class AddOn:
     _before: Mapping[str, np.ndarray] = {}
     needs_next_obs: bool = False
     """Whether it calls ``buffer.next_obs()``: rollouts then keep all final observations."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Refuse a method that is meant to be a hook and is none."""
+        super().__init_subclass__(**kwargs)
+        refuse_unknown_hooks(cls, AddOn)
 
     def begin(self, trainer: Any) -> None:
         """The trainer was made: environments, policy and engine are there. Called once, before a

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from operant.utils.hooks import refuse_unknown_hooks
 from operant.utils.windows import Window, WindowMetrics
 
 if TYPE_CHECKING:
@@ -25,6 +26,11 @@ class Callback:
     metrics: tuple[str, ...] = ()
     """What its `on_update` adds to the figures, now and then; for a file with fixed columns."""
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Refuse a method that is meant to be a hook and is none."""
+        super().__init_subclass__(**kwargs)
+        refuse_unknown_hooks(cls, Callback)
+
     def on_rollout(self, trainer: Any, buffer: RolloutBuffer) -> None:
         """A rollout was collected. The buffer may be changed: rewards, for instance, before
         advantages are computed from them."""
@@ -35,6 +41,9 @@ class Callback:
     def on_update(self, trainer: Any, metrics: dict[str, float]) -> None:
         """An iteration is complete; `metrics` has a figure for each name in
         ``trainer.metric_names``. Whatever is added to it reaches the callbacks after this one."""
+
+
+_HOOKS = ("on_rollout", "on_episodes", "on_update")
 
 
 class WindowCallback(Callback):
@@ -65,6 +74,25 @@ class WindowCallback(Callback):
         reward, terminated, truncated = self._steps
         for window in self.windows.update(reward, terminated, truncated, info):
             self._on_window(window)
+
+
+def checked(callbacks: Iterable[Callback] | Callback) -> list[Callback]:
+    """The callbacks that `learn` was given, one or several.
+
+    Raises:
+        TypeError: something else: a class, a function, or another library's callback.
+    """
+    alone = isinstance(callbacks, Callback) or not isinstance(callbacks, Iterable)
+    found: list[Any] = [callbacks] if alone else list(callbacks)  # type: ignore[arg-type]
+    for one in found:
+        if isinstance(one, type) or not all(hasattr(one, name) for name in _HOOKS):
+            instead = "class Mine(Callback) with on_update(self, trainer, metrics), and Mine()"
+            if isinstance(one, type) and issubclass(one, Callback):
+                instead = f"{one.__name__}()"
+            raise TypeError(
+                f"callbacks are objects of operant.Callback, got {one!r}; write {instead}"
+            )
+    return found
 
 
 def overrides(callback: Callback, name: str) -> bool:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -122,7 +123,15 @@ def parsed_settings(kind: type[BaseConfig], settings: Iterable[str]) -> dict[str
         name, equals, text = setting.partition("=")
         if not equals:
             raise ValueError(f"--set takes name=value, such as ppo.clip=0.1, got {setting!r}")
-        values[kind.dotted_name(name.strip())] = _parsed_value(text.strip())
+        value = _parsed_value(text.strip())
+        if isinstance(value, str) and re.fullmatch(r"\[[\w\s,.:'\"-]+\]", text.strip()):
+            words = [word.strip(" '\"") for word in text.strip("[] ").split(",")]
+            listed = ", ".join(f'"{word}"' for word in words)
+            raise ValueError(
+                f"lists are written as in TOML, words in quotes: --set '{name}=[{listed}]', got "
+                f"{text.strip()}"
+            )
+        values[kind.dotted_name(name.strip())] = value
     return values
 
 

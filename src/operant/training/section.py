@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import field
 from numbers import Integral, Real
@@ -84,7 +85,9 @@ def converted(name: str, value: Any, kind: Any) -> Any:
         item_kind = get_args(kind)[0]
         if isinstance(value, list | tuple):
             return tuple(converted(name, item, item_kind) for item in value)
-        raise ValueError(f"{name} must be a list of {_LISTED[item_kind]}, got {value!r}")
+        inner = str(value).strip("()[] ")
+        better = f"; write [{inner}]" if re.fullmatch(r"[-\d., ]+", inner) else ""
+        raise ValueError(f"{name} must be a list of {_LISTED[item_kind]}, got {value!r}{better}")
     if not isinstance(value, Mapping) or not all(isinstance(key, str) and key for key in value):
         raise ValueError(f"{name} must be a table of parameters, got {value!r}")
     return {

@@ -20,7 +20,7 @@ from operant.training.add_on import AddOn, AddOns
 from operant.training.advice import refuse_arguments
 from operant.training.agent import Agent
 from operant.training.agent_returns import AgentReturns
-from operant.training.callbacks import Callback, overrides
+from operant.training.callbacks import Callback, checked, overrides
 from operant.training.config import BaseConfig
 from operant.training.episodes import Episodes
 from operant.training.evaluate import Evaluated
@@ -29,6 +29,7 @@ from operant.training.guard import NonFiniteError
 from operant.training.network import check_network, new_network
 from operant.training.progress import shown
 from operant.training.recent import Recent
+from operant.training.section import converted
 from operant.training.threads import one_thread_an_operation
 from operant.vector.batch import Batch, env_class, fix_parameters, is_batch
 from operant.vector.copies import env_key
@@ -234,12 +235,15 @@ class Trainer:
 
         Raises:
             NonFiniteError: NaN or infinity was met. The policy is as it was before the iteration.
+            TypeError: `callbacks` are something else.
         """
         refuse_arguments(unknown, type(self).__name__, self.config.elsewhere())
-        total = self.config.run.total_steps if total_steps is None else int(total_steps)
+        total = self.config.run.total_steps
+        if total_steps is not None:
+            total = converted("total_steps", total_steps, int)
         if total < 1:
             raise ValueError(f"total_steps must be at least 1, got {total}")
-        callbacks = [callbacks] if isinstance(callbacks, Callback) else callbacks
+        callbacks = checked(callbacks)
         self.total_steps = total
         self._since = time.perf_counter()
         try:

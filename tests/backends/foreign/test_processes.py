@@ -59,7 +59,9 @@ def test_the_number_of_workers_changes_nothing(name: str) -> None:
 def test_what_an_environment_raises_arrives_and_the_batch_can_be_reset() -> None:
     batch = ForeignBatch(Faulty, 4, backend="processes", workers=2, seed=1)
     batch.reset()
-    sentence = r"environment 2 \(Faulty\) raised in step\(\): KeyError: 'lost' \(seed \d+, action"
+    sentence = (
+        r"environment 2 \(Faulty\) raised in step\(\): KeyError: 'lost' \(faulty.py:\d+, seed"
+    )
     with pytest.raises(ForeignEnvError, match=sentence) as raised:
         batch.step(np.array([FINE, FINE, RAISE, FINE]))
     assert (raised.value.env_index, raised.value.seed) == (2, env_seed(1, 2))

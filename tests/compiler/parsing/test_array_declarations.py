@@ -28,6 +28,12 @@ ON_THE_LINE = {
     "n = int32": f"{AN_ARRAY}, got int32; write n = int32[1]",
     "n = float": f"{AN_ARRAY}, got <class 'float'>; write n = float32[1]",
     "n = 'four'": f"{AN_ARRAY}, got 'four'",
+    "fields = int32[4]": (
+        "Task.State.fields: no array is called `fields` or begins with _; write another name"
+    ),
+    "_n = int32[4]": (
+        "Task.State._n: no array is called `fields` or begins with _; write another name"
+    ),
     "n: int32[4]": "an array is not annotated: write n = int32[4], not n: int32[4]",
     "n: int": "an array is not annotated: write n = int32[1], not n: int",
 }
@@ -73,6 +79,9 @@ RETURNS = {
     "return action > 0, False  #!": (
         "the reward, the first value returned, must be a float, got a bool; write "
         "to_float(action > 0)"
+    ),
+    "return action > 0, 1.0  #!": (
+        "reward and terminated are swapped; write return reward, terminated"
     ),
     "return pair(1)  #!": (
         "step() must return two values, reward and terminated (0.0, False); got a tuple of 2"

@@ -379,6 +379,14 @@ CALLS = {
         "open() is not compiled; read files above the class, into a table such as LEVEL = "
         "np.loadtxt(...)"
     ),
+    "state.x = (1.0, 2.0, 3.0)  #!": (
+        "a tuple of 3 cannot be kept in a variable; write the elements: state.x[0], state.x[1], "
+        "state.x[2] = ..."
+    ),
+    "step(state)  #!": (
+        "nothing is called step here: step is a name of the class, which functions do not see; "
+        "write it above"
+    ),
     "y = max(1, 2, key=square)  #!": "max() is given its arguments in order, without key=",
 }
 TABLE = STATEMENTS | CALLS

@@ -144,6 +144,15 @@ def test_a_mask_needs_actions_that_are_counted(tmp_path: Path) -> None:
         module(tmp_path, text)
 
 
+def test_a_mask_is_written(tmp_path: Path) -> None:
+    functions = f"{STEP}        return 0.0, True\n\n{OBSERVE}"
+    functions += "\n    def action_mask(state, mask):  #!\n        y = mask[0]\n"
+    assert refused(tmp_path, HEAD + ENV.format(functions=functions, actions="Discrete(3)")) == (
+        "action_mask() never writes to `mask`, so every action is allowed; write mask[0] = False "
+        "where action 0 is not"
+    )
+
+
 def test_what_a_parameter_selects_is_looked_at_again(tmp_path: Path) -> None:
     """A branch that the defaults leave out is refused when a parameter asks for it."""
     task = module(tmp_path, written("if params.mode == 'night':\n    y = state.x[7]\n")).Task

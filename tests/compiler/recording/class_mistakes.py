@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .mistakes import ACTIONS, DRAW, FIELD, LINE, OBSERVE, RETURN, SPACE, THREE, Change, returned
 
+NO_ATTRIBUTE = "is no attribute of an environment, and nothing reads it"
 CLASS_MISTAKES: dict[str, tuple[Change | list[Change], str]] = {
     # What the functions return
     "two values": (returned("Cart.State(x, v, 0), 0.0"), f"{THREE}2: (State, 0.0)"),
@@ -80,6 +81,15 @@ CLASS_MISTAKES: dict[str, tuple[Change | list[Change], str]] = {
         "step() takes any of state, action, random, params; got the argument 'act'; "
         "did you mean 'action'?",
     ),
+    "the arguments of Gymnasium": (
+        ("def reset(random):", "def reset(seed=None, options=None):  #!"),
+        "reset() takes any of random, params; got the argument 'seed'; write def reset(random, "
+        "params), or fewer",
+    ),
+    "super()": (
+        (DRAW, f"super().reset()  #!\n        {DRAW}"),
+        "super() is for methods, and the functions are none; leave the line out",
+    ),
     "a classmethod": (
         [("    def observe(", "    @classmethod\n    def observe("), (OBSERVE, f"{OBSERVE}  #!")],
         "Cart has no attribute 'x'; the first argument of a classmethod is the class: "
@@ -124,6 +134,14 @@ CLASS_MISTAKES: dict[str, tuple[Change | list[Change], str]] = {
     "a misspelt type": (
         (FIELD, "        n: 'itn'  #!\n"),
         "Cart.State.n: name 'itn' is not defined; use float, int or bool",
+    ),
+    "a field without a type": (
+        (FIELD, "        n = 0  #!\n"),
+        "Cart.State.n has no type, so it is no field; write n: int",
+    ),
+    "a parameter without a type": (
+        ("gravity: float = 9.8", "gravity = 9.8  #!"),
+        "Cart.Params.gravity has no type, so it is no field; write gravity: float = 9.8",
     ),
     "a plain class": (
         ("    class State(NamedTuple):", "    class State:  #!"),
@@ -181,6 +199,95 @@ CLASS_MISTAKES: dict[str, tuple[Change | list[Change], str]] = {
     "a time limit that is no number": (
         ("max_episode_steps = 50", "max_episode_steps = '50'  #!"),
         "Cart.max_episode_steps must be a whole number of at least 1, or None, got '50'",
+    ),
+    "a time limit that is a truth value": (
+        ("max_episode_steps = 50", "max_episode_steps = True  #!"),
+        "Cart.max_episode_steps must be a whole number of at least 1, or None, got True",
+    ),
+    "a time limit without =": (
+        ("max_episode_steps = 50", "max_episode_steps: 50  #!"),
+        "Cart.max_episode_steps gets no value from `:`; write max_episode_steps = 50",
+    ),
+    "a threshold of text": (
+        ("max_episode_steps = 50", 'reward_threshold = "475"  #!'),
+        "Cart.reward_threshold must be a finite number, such as 475.0, or None, got '475'",
+    ),
+    "a threshold that is not a number": (
+        ("max_episode_steps = 50", "reward_threshold = float('nan')  #!"),
+        "Cart.reward_threshold must be a finite number, such as 475.0, or None, got nan",
+    ),
+    "a threshold that is a list": (
+        ("max_episode_steps = 50", "reward_threshold = [475.0]  #!"),
+        "Cart.reward_threshold must be a finite number, such as 475.0, or None, got [475.0]",
+    ),
+    "a time limit that is no function": (
+        ("max_episode_steps = 50", "time_limit = 50  #!"),
+        "Cart.time_limit must be a function of the parameters (a number of steps is "
+        "max_episode_steps), got 50",
+    ),
+    "options that have no names": (
+        ("max_episode_steps = 50", 'training = ["ppo.gamma=0.9"]  #!'),
+        'Cart.training must be options by dotted name, such as {"ppo.gamma": 0.98}, got '
+        "['ppo.gamma=0.9']",
+    ),
+    "a space that is a function of nothing": (
+        (SPACE, "def observation_space():  #!\n        return Box(-10.0, 10.0, (2,))"),
+        "Cart.observation_space is a function of the parameters, got observation_space(); write "
+        "def observation_space(params)",
+    ),
+    "a time limit of two": (
+        (
+            "max_episode_steps = 50",
+            "max_episode_steps = 50\n\n    def time_limit(state, params):  #!\n        return 50",
+        ),
+        "Cart.time_limit is a function of the parameters, got time_limit(state, params); write "
+        "def time_limit(params)",
+    ),
+    "one side of a picture": (
+        ("max_episode_steps = 50", "render_size = 600  #!"),
+        "Cart.render_size must be width and height in pixels, such as (600, 400), got 600",
+    ),
+    "frames a second that are no number": (
+        ("max_episode_steps = 50", "render_fps = '30'  #!"),
+        "Cart.render_fps must be a whole number of at least 1, such as 30, got '30'",
+    ),
+    # Names
+    "a misspelt time limit": (
+        ("max_episode_steps = 50", "max_episode_step = 50  #!"),
+        f"Cart.max_episode_step {NO_ATTRIBUTE}; did you mean max_episode_steps?",
+    ),
+    "the time limit of another library": (
+        ("max_episode_steps = 50", "max_steps = 50  #!"),
+        f"Cart.max_steps {NO_ATTRIBUTE}; did you mean max_episode_steps?",
+    ),
+    "a misspelt threshold": (
+        ("max_episode_steps = 50", "reward_treshold = 475.0  #!"),
+        f"Cart.reward_treshold {NO_ATTRIBUTE}; did you mean reward_threshold?",
+    ),
+    "a misspelt space": (
+        (SPACE, SPACE.replace("space", "spaces") + "  #!"),
+        f"Cart.observation_spaces {NO_ATTRIBUTE}; did you mean observation_space?",
+    ),
+    "small letters": (
+        ("    class Params(NamedTuple):", "    class params(NamedTuple):  #!"),
+        f"Cart.params {NO_ATTRIBUTE}; did you mean Params?",
+    ),
+    "the mask of another library": (
+        (
+            "    def observe(",
+            "    def action_masks(state):  #!\n        return 1\n\n    def observe(",
+        ),
+        f"Cart.action_masks {NO_ATTRIBUTE}; did you mean action_mask?",
+    ),
+    "Gymnasium's metadata": (
+        ("max_episode_steps = 50", 'metadata = {"render_fps": 50}  #!'),
+        f"Cart.metadata {NO_ATTRIBUTE}; render(state, canvas) draws, and render_fps = 30 is how "
+        "fast it is shown",
+    ),
+    "Gymnasium's render_mode": (
+        ("max_episode_steps = 50", 'render_mode = "human"  #!'),
+        f"Cart.render_mode {NO_ATTRIBUTE}; render(state, canvas) draws, for `operant record` and "
+        "`operant play`",
     ),
     "random_numbers that is no number": (
         ("max_episode_steps = 50", "random_numbers = 'ten'  #!"),

@@ -424,4 +424,31 @@ FUNCTION_MISTAKES: dict[str, tuple[Change | list[Change], str]] = {
         "IndexError: pair[k + 1] with k = 4 is outside: pair holds 2 values, 0 to 1",
     ),
     "KeyError": (step("y = COUNTS['a']"), "KeyError: 'a' is no key of the dict"),
+    # `is`
+    "is None": (
+        step("x = 0.0 if state.n is None else x"),
+        "state.n is never None; leave the question out, or write -1 for nobody, and state.n == -1",
+    ),
+    "is not None of a variable": (
+        step("y = state.n + 1\nx = 0.0 if y is not None else x"),
+        "y is never None; leave the question out, or write -1 for nobody, and y != -1",
+    ),
+    "is True": (
+        step("hit = x > 1.0\nx = 0.0 if hit is True else x"),
+        "`hit is True` is False in every step: `is` compares no numbers; write hit (of an int, x "
+        "!= 0)",
+    ),
+    "is not True": (
+        step("x = 0.0 if (x > 1.0) is not True else x"),
+        "`(x > 1.0) is not True` is True in every step: `is` compares no numbers; write "
+        "logical_not(x > 1.0) (of an int, x == 0)",
+    ),
+    "is of a number": (
+        step("y = 2\nx = 0.0 if action is y else x"),
+        "`action is y` is False in every step: `is` compares no numbers; write action == y",
+    ),
+    "None is": (
+        step("x = 0.0 if None is action else x"),
+        "action is never None; leave the question out, or write -1 for nobody, and action == -1",
+    ),
 }

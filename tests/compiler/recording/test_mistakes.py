@@ -84,8 +84,28 @@ ALLOWED = [
     "x = state.x + v\n        table = LOG\n        table = [*table, x]\n        x = table[0]",
     "x = state.x + v\n        import queue\n        x = x + queue.Queue(3).maxsize",
     "x = state.x + v\n        x += TRACKER.total",
+    "x = state.x + v\n        best = None\n        x = x if best is None else x + best",
+    "x = state.x + v\n        x = x if LOG is not None and params is not None else v",
+    "x = state.x + v\n        x = x if params.gravity is not None else v",
+    "x = state.x + v\n        old = state\n        state = old\n        x = x + old.v",
     "x = state.x + v\n        x = max(1.0, 2.0) * x + math.sin(1.0) + sum([x, v])",
 ]
+
+
+CONSTANTS = [
+    ("max_episode_steps = 50", "max_speed = 50\n    render_rate = 3\n    horizon = 9"),
+    ("max_episode_steps = 50", "max_episode_steps = 50\n    max_steps = 3\n    obs_size = 2"),
+    ("x = state.x + v", "x = clip(state.x + v, -Cart.max_steps, Cart.max_steps)"),
+    ("gravity: float = 9.8", "gravity: float = 9.8\n        STEP = 0.02"),
+]
+
+
+@pytest.mark.parametrize("change", CONSTANTS)
+def test_constants_of_the_authors_own_are_allowed(file: Path, change: Change) -> None:
+    text = changed(change)
+    if "Cart.max_steps" in text:
+        text = text.replace("max_episode_steps = 50", "max_steps = 50")
+    assert load(file, text).Cart.__name__ == "Cart"
 
 
 @pytest.mark.parametrize("lines", ALLOWED)

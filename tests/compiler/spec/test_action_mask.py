@@ -161,7 +161,10 @@ def test_a_value_that_is_no_truth_value_is_refused(
 
 def test_an_unknown_argument_is_named() -> None:
     message = refusal(lambda state, action: (True, True))
-    assert message == "action_mask() takes any of state, params; got the argument 'action'"
+    assert message == (
+        "action_mask() takes any of state, params; got the argument 'action'; write def "
+        "action_mask(state, params), or fewer"
+    )
 
 
 def test_what_cannot_be_compiled_is_refused() -> None:

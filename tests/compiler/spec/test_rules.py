@@ -179,13 +179,17 @@ def _step_with_default(state: Any, action: Any, factor: float = 2.0) -> Any:
     return state, factor, False
 
 
+WRITE_RESET = "; write def reset(random, params), or fewer"
+WRITE_STEP = "; write def step(state, action, random, params), or fewer"
+
+
 @pytest.mark.parametrize(
     ("name", "function", "allowed", "unknown"),
     [
         ("observe", _observe_other, "state, params", "'states'; did you mean 'state'?"),
-        ("reset", _reset_with_state, "random, params", "'state'"),
-        ("step", _step_with_rest, "state, action, random, params", "'rest'"),
-        ("step", _step_with_default, "state, action, random, params", "'factor'"),
+        ("reset", _reset_with_state, "random, params", f"'state'{WRITE_RESET}"),
+        ("step", _step_with_rest, "state, action, random, params", f"'rest'{WRITE_STEP}"),
+        ("step", _step_with_default, "state, action, random, params", f"'factor'{WRITE_STEP}"),
     ],
 )
 def test_an_unknown_argument_is_named(

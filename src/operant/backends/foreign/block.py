@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from operant.backends.foreign.actions import action_reader
-from operant.backends.foreign.errors import ForeignEnvError, in_words, is_ctrl_c, shown
+from operant.backends.foreign.errors import ForeignEnvError, in_words, is_ctrl_c, place_of, shown
 from operant.backends.foreign.memory import Memory
 from operant.backends.foreign.obs_check import ObsCheck
 from operant.backends.foreign.obs_packer import MisfitError, kind, obs_packer
@@ -313,7 +313,9 @@ class EnvBlock:
             message += f": {in_words(error)}"
             kept = error.__traceback__.tb_next if error.__traceback__ else None
             text = "".join(traceback.format_exception(type(error), error, kept))
-        facts = [] if self._seeds[k] is None else [f"seed {self._seeds[k]}"]
+        place = "" if error is None else place_of(error)
+        facts = [place] if place else []
+        facts += [] if self._seeds[k] is None else [f"seed {self._seeds[k]}"]
         facts += [] if action is None else [f"action {shown(action)}"]
         if facts:
             message += f" ({', '.join(facts)})"

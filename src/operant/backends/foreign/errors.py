@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
+import traceback
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from operant.compiler.own_code import is_library
+
 _MOST_SHOWN = 100
+_PACKAGE = f"{Path(__file__).parents[2]}{os.sep}"
 
 
 class ForeignEnvError(RuntimeError):
@@ -97,3 +103,14 @@ def some_envs(indices: range | list[int]) -> str:
     if last - first + 1 == len(indices):
         return f"environments {first} to {last}"
     return "environments " + ", ".join(map(str, indices))
+
+
+def place_of(error: BaseException) -> str:
+    """``game.py:12``: the innermost line of the author's that an error passed, or of a library's
+    where there is none; empty if it is an error of our own call, of other arguments than the author
+    takes."""
+    passed = traceback.extract_tb(error.__traceback__)
+    frames = [frame for frame in passed if not frame.filename.startswith(_PACKAGE)]
+    own = [frame for frame in frames if not is_library(frame.filename)]
+    last = (own or frames)[-1:]
+    return "".join(f"{os.path.basename(frame.filename)}:{frame.lineno}" for frame in last)

@@ -12,7 +12,7 @@ import gymnasium
 from gymnasium.wrappers import TimeLimit
 
 from operant.backends.foreign.block import Layouts, MakeEnv
-from operant.backends.foreign.errors import ForeignEnvError, in_words, is_ctrl_c
+from operant.backends.foreign.errors import ForeignEnvError, in_words, is_ctrl_c, place_of
 from operant.backends.foreign.pettingzoo import (
     as_parallel,
     is_pettingzoo,
@@ -101,7 +101,8 @@ def _called(what: str, call: Callable[[], Any]) -> Any:
             raise
         kept = error.__traceback__.tb_next if error.__traceback__ else None
         text = "".join(traceback.format_exception(type(error), error, kept))
-        message = f"environment 0 {what}: {in_words(error)}"
+        place = place_of(error)
+        message = f"environment 0 {what}: {in_words(error)}{f' ({place})' if place else ''}"
         raise ForeignEnvError(message, 0, traceback=text) from error
 
 

@@ -124,12 +124,12 @@ class Assignments(Calls):
                 array = self.visit(base)
                 if not isinstance(array.kind, Array):
                     self.no_elements(target, array)
-                flat, rest = self.flat_index(target, array.kind)
+                flat, rest, reach = self.flat_index(target, array.kind)
                 if rest and not array.kind.table:
                     part = described(replace(array.kind, shape=rest))
                     text = ast.unparse(target)
                     self.fail(target, f"{text} is {part}; write {text}[:] = value to fill it")
-                return self.stored(target, array, flat.text, value)
+                return self.stored(target, array, flat.text, value, reach)
         self.no_target(target, f"= {'value' if not value.known else value.value}", value.kind)
 
     def no_target(self, target: ast.expr, change: str, kind: Any) -> NoReturn:
@@ -172,7 +172,10 @@ class Assignments(Calls):
     def no_variable(self, target: ast.expr, value: Value) -> NoReturn:
         """Refuse to give a name to what is no number."""
         name, got = ast.unparse(target), described(value.kind)
-        if isinstance(value.kind, tuple):
+        if isinstance(value.kind, tuple) and not isinstance(target, ast.Name):
+            parts = ", ".join(f"{name}[{k}]" for k in range(len(value.kind)))
+            advice = f"write the elements: {parts} = ..."
+        elif isinstance(value.kind, tuple):
             names = ", ".join(f"{name}{k}" for k in range(len(value.kind)))
             advice = f"give each part a name: {names} = ..."
         elif value.kind == NOTHING:
@@ -185,8 +188,10 @@ class Assignments(Calls):
             advice = "use it by its own name"
         self.fail(target, f"{got} cannot be kept in a variable; {advice}")
 
-    def stored(self, node: ast.AST, array: Value, flat: str, value: Value) -> str:
-        """Write an element."""
+    def stored(
+        self, node: ast.AST, array: Value, flat: str, value: Value, reach: tuple[slice, ...] = ()
+    ) -> str:
+        """Write an element; `reach` are the indices that it may have, of all axes without it."""
         if array.kind.table:
             label = array.kind.label
             self.fail(node, f"{label} is a constant; what changes is in State: name = int32[8]")
@@ -196,6 +201,7 @@ class Assignments(Calls):
         value = self.as_kind(node, value, array.kind.kind, f"an element of {array.kind.label}")
         self.refuse_too_large(node, array.kind, value)
         value = self.fitting(node, array.kind, value)
+        self.library.note_store(array.kind, reach)
         place = self.library.dialect.element(array.kind, array.text, flat)
         return f"{place} = {_CASTS[array.kind.dtype].format(value.text)}"
 
@@ -266,12 +272,12 @@ class Assignments(Calls):
         array = self.visit(target.value)
         if not isinstance(array.kind, Array):
             self.no_elements(target, array)
-        flat, rest = self.flat_index(target, array.kind)
+        flat, rest, reach = self.flat_index(target, array.kind)
         if rest:
             self.no_number(target, Value("", replace(array.kind, shape=rest)), "what is changed")
         array, flat = self.kept(array), self.kept(flat)
         value = self.arithmetic(node, self.element(array, flat), node.op, self.number(node.value))
-        self.emit(self.stored(target, array, flat.text, value))
+        self.emit(self.stored(target, array, flat.text, value, reach))
 
 
 def int_limits(dtype: str) -> tuple[int, int]:

@@ -194,7 +194,7 @@ class Expressions(Lookups):
         if not isinstance(base.kind, Array):
             self.no_elements(node, base)
         pointer, array = base.text, base.kind
-        flat, rest = self.flat_index(node, array)
+        flat, rest, _ = self.flat_index(node, array)
         if rest:
             label = f"a part of {array.label}"
             view = replace(array, shape=rest, label=label)
@@ -232,22 +232,33 @@ class Expressions(Lookups):
             return Value(f"i64({text})", INT, acts=acts, fits=kind.dtype)
         return Value(text, kind.kind, acts=acts)
 
-    def flat_index(self, node: ast.Subscript, array: Array) -> tuple[Value, tuple[int, ...]]:
-        """Where the element or part begins, and the shape of a part."""
+    def flat_index(
+        self, node: ast.Subscript, array: Array
+    ) -> tuple[Value, tuple[int, ...], tuple[slice, ...]]:
+        """Where the element or part begins, the shape of a part, and what each index may be."""
         chosen = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if len(chosen) > len(array.shape):
             sizes = described(array)
             names = ", ".join(["k", "j", "i", "h"][: len(array.shape)])
             text = f"{array.label} is {sizes}, got {len(chosen)} indices"
             self.fail(node, f"{text}; write {ast.unparse(node.value)}[{names}]")
-        terms, values = [], []
+        terms, values, reach = [], [], []
         for dimension, part in enumerate(chosen):
             if isinstance(part, ast.Slice):
                 self.no_slice(node, chosen, array)
             step = int(np.prod(array.shape[dimension + 1 :], dtype=np.int64))
             values.append(self.index(part, array, dimension))
+            reach.append(self.reach(part, values[-1]))
             terms.append(f"{{{dimension}}}" + ("" if step == 1 else f" * {step}"))
-        return self.combined(" + ".join(terms), values, INT), array.shape[len(chosen) :]
+        flat = self.combined(" + ".join(terms), values, INT)
+        return flat, array.shape[len(chosen) :], tuple(reach)
+
+    def reach(self, node: ast.expr, value: Value) -> slice:
+        """Which elements an index may choose: those between the limits of a loop, or all."""
+        if value.known:
+            return slice(value.value, value.value + 1)
+        low, high = self.bounds.get(getattr(node, "id", ""), (0, None))
+        return slice(max(low, 0), high)
 
     def no_slice(self, node: ast.Subscript, chosen: list[ast.expr], array: Array) -> NoReturn:
         """Refuse a slice: a row is a view, everything else a loop."""

@@ -29,6 +29,7 @@ from operant.compiler.parsing.array_advice import for_advice, statement_advice
 from operant.compiler.parsing.assignments import hashable
 from operant.compiler.parsing.endless import ADVICE, LOOKED_AT, has_break, never_ends
 from operant.compiler.parsing.kinds import (
+    BOOL,
     INT,
     NOTHING,
     PARAMS,
@@ -71,6 +72,10 @@ class Library:
     state: dict[str, Array]
     params: Any
     float_params: tuple[str, ...]
+    shown: np.ndarray
+    """Of the observation, bool, which elements some line may write to."""
+    masks: bool = False
+    """Whether some line may write to the mask."""
     texts: list[str] = field(default_factory=list)
     """The functions, those that others call first."""
     words: set[str] = field(default_factory=set)
@@ -110,6 +115,14 @@ class Library:
         """From now on functions may, or may not, write to the state."""
         self.looking = looking
         self.state = {name: replace(array, fixed=looking) for name, array in self.state.items()}
+
+    def note_store(self, array: Array, reach: tuple[slice, ...]) -> None:
+        """Remember what a line may write to, if that is an observation or a mask. Under another
+        name, or as a row of it, all of it may be meant."""
+        if self.looking and array.kind == BOOL:
+            self.masks = True
+        elif self.looking:
+            self.shown[reach if array.label == "obs" else ()] = True
 
     def table(self, name: str, values: Cells) -> str:
         """The name of a table of constants in the printed module."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from operant.compiler.env_functions import is_of_the_class
 from operant.compiler.names import array_name, part_name, state_name, variable_name
 from operant.compiler.outer import MISSING, outer_value
 from operant.compiler.parsing.array_advice import LOOPS, draw_advice, method_advice, near
@@ -119,6 +120,8 @@ class Lookups(ABC):
             return f": {name} is still being defined; write constants and helpers above the class"
         if name == "self":
             return ": an environment has no self; what it remembers is in `state`"
+        if is_of_the_class(self.function, name):
+            return f": {name} is a name of the class, which functions do not see; write it above"
         known = {*self.variables, *self.views, *self.arguments, *self.function.__globals__}
         guess = near(name, (known | set(vars(builtins))) - {"__name__", "__file__"})
         return guess or " (put constants and helpers above the class, imports at the top)"

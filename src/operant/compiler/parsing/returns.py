@@ -75,9 +75,13 @@ class Returns(Assignments):
                 return value  # another function's result, handed on
             self.fail(node, f"{self.must_return()}; got {described(value.kind)}")
         names = ("the reward, the first value returned,", "terminated, the second value returned,")
+        pairs = list(zip(given.elts, names, strict=True))
+        values = [self.number(part, what=name) for part, name in pairs]
+        if values[0].kind == BOOL != values[1].kind:
+            self.fail(node, "reward and terminated are swapped; write return reward, terminated")
         fitted = [
-            self.number(part, kind, name)
-            for part, kind, name in zip(given.elts, self.wanted, names, strict=True)
+            self.as_kind(part, value, kind, name)
+            for (part, name), value, kind in zip(pairs, values, self.wanted, strict=True)
         ]
         return Value(tuple_text(fitted), self.wanted, parts=tuple(fitted))
 

@@ -205,6 +205,8 @@ def _call(message: str, env: type[Any], trace: TracebackType | None) -> str:
         if missing:
             return f"{takes}: {' and '.join(missing)} got no value"
         return f"{takes}: that is {len(fields)} values, but more were given"
+    if message.startswith("super("):
+        return "super() is for methods, and the functions are none; leave the line out"
     if "does not support item assignment" in message and "'State'" in message:
         return _never_changes(env, "state", fields[0]).replace(f".{fields[0]}`", "[...]`")
     if "tuple indices must be integers" in message:

@@ -76,8 +76,12 @@ class Names:
         stored = _stored(tree)
         self.bound = {k: value for k, value in one.given.items() if k not in stored}
         self._locals = _locals(self.function.__code__)
-        aliases = _assigned_once(tree)
-        self._aliases = {k: node for k, node in aliases.items() if k not in self.bound}
+        self._aliases = {
+            name: value
+            for name, value in assigned_once(tree).items()
+            if isinstance(value, ast.Name | ast.Attribute | ast.Subscript)
+            and name not in self.bound
+        }
         names = [n for node in ast.walk(tree) if isinstance(node, ast.Import) for n in node.names]
         self._imported = {name.asname or name.name: name.name for name in names}
 
@@ -196,20 +200,19 @@ def _stored(tree: ast.stmt) -> set[str]:
     }
 
 
-def _assigned_once(tree: ast.stmt) -> dict[str, ast.expr]:
-    """Variables that are only another name: assigned once, a name or a part of one."""
-    stores: dict[str, ast.expr | None] = {}
+def assigned_once(tree: ast.stmt) -> dict[str, ast.expr]:
+    """Variables that are assigned once, by ``name = ...``, and what they are given."""
+    stores: dict[str, ast.expr] = {}
     counts: Counter[str] = Counter()
     changed = {id(node.target) for node in ast.walk(tree) if isinstance(node, ast.AugAssign)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            plain = isinstance(node.value, ast.Name | ast.Attribute | ast.Subscript)
-            stores[node.targets[0].id] = node.value if plain else None
+            stores[node.targets[0].id] = node.value
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             counts[node.id] += id(node) not in changed
-    return {
-        name: value for name, value in stores.items() if counts[name] == 1 and value is not None
-    }
+        if isinstance(node, ast.arg):  # which has a value already
+            counts[node.arg] += 1
+    return {name: value for name, value in stores.items() if counts[name] == 1}
 
 
 def _outer(function: FunctionType, name: str) -> Any:

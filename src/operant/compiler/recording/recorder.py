@@ -36,7 +36,6 @@ from operant.lang.arrays import ArrayField
 
 _DTYPES = {float: FLOAT, int: INT, bool: BOOL}
 MAX_FIELDS = 100
-_MAX_RANDOM = 64
 _ARGUMENTS = {
     "reset": ("random", "params"),
     "step": ("state", "action", "random", "params"),
@@ -143,18 +142,6 @@ class Recorder:
         for name in _ARGUMENTS:
             if name != "action_mask" or self.masked:
                 _check_arguments(env, name)
-        count = env.random_numbers
-        if not isinstance(count, int) or not 0 <= count <= _MAX_RANDOM:
-            raise LanguageError(
-                f"{part_place(env, 'random_numbers')}{env.__qualname__}.random_numbers must be 0 "
-                f"to {_MAX_RANDOM}, got {count!r}"
-            )
-        limit = env.max_episode_steps
-        if limit is not None and (not isinstance(limit, int) or limit < 1):
-            raise LanguageError(
-                f"{part_place(env, 'max_episode_steps')}{env.__qualname__}.max_episode_steps must "
-                f"be a whole number of at least 1, or None, got {limit!r}"
-            )
 
     def programs(self) -> dict[str, Program]:
         """The recorded functions by name; without an action_mask, none of that name."""
@@ -337,6 +324,8 @@ def _check_arguments(env: type[Any], name: str) -> None:
         if argument in allowed:
             continue
         advice = nearest(argument, allowed)
+        if not advice:
+            advice = f"; write def {name}({', '.join(allowed)}), or fewer"
         if argument in ("self", "cls"):
             advice = f"; it is no method, so write def {name}({', '.join(allowed)}), or fewer"
         raise LanguageError(

@@ -1,7 +1,7 @@
 """What a recorded function would do once, at the class statement, and no compiled step does again.
 
-``print``, ``except`` and a list that is appended to leave no trace in what is recorded, so they
-are found in the text of the author's functions, and of the functions that these call.
+``print``, ``except``, ``is`` and a list that is appended to leave no trace in what is recorded, so
+they are found in the text of the author's functions, and of the functions that these call.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from operant.compiler.recording.followed import (
     is_stream,
     root,
 )
+from operant.compiler.recording.identity import Numbers, identity_advice
 from operant.lang.advice import LanguageError
 
 _CHANGES = {"append", "appendleft", "extend", "insert", "remove", "pop", "popleft", "clear", "sort"}
@@ -37,10 +38,12 @@ def refuse_side_effects(functions: Iterable[FunctionType]) -> None:
     """Look through an author's functions and those they call.
 
     Raises:
-        LanguageError: one prints, catches exceptions, or changes what outlives the call.
+        LanguageError: one prints, catches exceptions, compares a number by ``is``, or changes what
+            outlives the call.
     """
+    functions = list(functions)
     for names in followed(functions):
-        reader = _Reader(names)
+        reader = _Reader(names, of_env=names.function in functions)
         for node in _in_order(names.tree):
             reader.refuse(node)
 
@@ -64,9 +67,10 @@ def _in_order(tree: ast.stmt) -> list[ast.AST]:
 class _Reader:
     """Refuses what a statement or an expression of one function does."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: Names, of_env: bool) -> None:
         self.function = names.function
         self.value = names.value
+        self._numbers = Numbers(names) if of_env else None
 
     def refuse(self, node: ast.AST) -> None:
         match node:
@@ -90,6 +94,9 @@ class _Reader:
             case ast.Expr(value=ast.Call(func=ast.Attribute() as method)):
                 if self._is_of_a_library(method):
                     self._changes(node, f"{ast.unparse(method)}()")
+            case ast.Compare(ops=[ast.Is() | ast.IsNot()], left=left, comparators=[right]):
+                if self._numbers and (self._numbers.has(left) or self._numbers.has(right)):
+                    self._fail(node, identity_advice(node))
             case ast.Call():
                 self._refuse_call(node)
 

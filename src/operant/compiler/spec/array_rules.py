@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
+import numpy as np
+
 from operant.compiler.emit.dialects import Dialect, PythonText
 from operant.compiler.env_functions import nearest, part_place
 from operant.compiler.outer import plain_function
@@ -47,12 +49,6 @@ class ArrayRules(Rules):
                 f"{env.__qualname__}.action_mask() chooses among the actions of a Discrete, "
                 f"MultiDiscrete or MultiBinary action_space, got {action.space}"
             )
-        limit = env.max_episode_steps
-        if limit is not None and (not isinstance(limit, int) or limit < 1):
-            raise LanguageError(
-                f"{part_place(env, 'max_episode_steps')}{env.__qualname__}.max_episode_steps must "
-                f"be a whole number of at least 1, or None, got {limit!r}"
-            )
         rules = cls(
             env=env,
             params=params,
@@ -63,7 +59,17 @@ class ArrayRules(Rules):
             mask_size=sum(action.choices) if masked else 0,
             functions={name: _function(env, name) for name in ENTRY_POINTS if _has(env, name)},
         )
-        rules.library(PythonText())  # refuses what cannot be compiled, decorators too
+        library, _ = rules.library(PythonText())  # refuses what cannot be compiled, decorators too
+        if not library.shown.any():
+            raise LanguageError(
+                f"{part_place(env, 'observe')}observe() never writes to `obs`, so every observation"
+                " is 0; write def observe(state, obs): obs[0] = ..."
+            )
+        if masked and not library.masks:
+            raise LanguageError(
+                f"{part_place(env, 'action_mask')}action_mask() never writes to `mask`, so every "
+                "action is allowed; write mask[0] = False where action 0 is not"
+            )
         for name, function in rules.functions.items():
             if getattr(env, name) is not function:
                 code = function.__code__
@@ -82,7 +88,8 @@ class ArrayRules(Rules):
             name: Array(memory.dtype.name, memory.shape, f"state.{name}", strided)
             for name, memory in self.memory.items()
         }
-        library = Library(dialect, state, self.params, self.float_params)
+        shown = np.zeros(self.observation.shape or (1,), np.bool_)
+        library = Library(dialect, state, self.params, self.float_params, shown)
         compiled: dict[str, Compiled] = {}
         kinds = self._kinds()
         for name, function in self.functions.items():

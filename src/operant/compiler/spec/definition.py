@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import FunctionType
 
 from operant.compiler.env_functions import arguments, part_place, place, written_function
+from operant.compiler.spec.attributes import check_names
 from operant.compiler.spec.parts import REQUIRED
 from operant.compiler.spec.rules import Rules
 from operant.lang.advice import LanguageError
@@ -36,6 +37,7 @@ def check_definition(env: type[Env]) -> None:
     if render is not None:
         _check_render(render)
     if any(hasattr(env, name) for name in REQUIRED):
+        check_names(env)
         Rules.of(env)
 
 

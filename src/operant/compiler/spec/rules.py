@@ -23,6 +23,7 @@ from operant.compiler.env_functions import call as call
 from operant.compiler.recording.recorder import Recorder, is_named_tuple
 from operant.compiler.recording.side_effects import drawing_place, refuse_side_effects
 from operant.compiler.recording.trace import BOOL, FLOAT, INT, Program
+from operant.compiler.spec.attributes import check_fields, check_functions, check_values
 from operant.compiler.spec.layouts import Layout
 from operant.compiler.spec.parts import check_complete
 from operant.lang.advice import LanguageError
@@ -73,6 +74,9 @@ class Rules:
 
             return NativeRules.read(env, overrides or {})
         check_complete(env)
+        check_values(env)
+        check_functions(env)
+        check_fields(env)
         state = env.State
         own_time_limit(env, {})  # refuses one that is not what the class says
         if isinstance(state, type) and issubclass(state, Arrays):
