@@ -94,7 +94,8 @@ class Intrinsic(AddOn):
         self._parts = parts.to(trainer.device)
         weights = [p for p in self._parts.parameters() if p.requires_grad]
         self._adam = Adam(weights) if weights else None
-        self._order = SampleOrder(len(trainer.buffer), self._options.share, trainer.device)
+        share = self._options.share
+        self._order = SampleOrder(len(trainer.buffer), share, trainer.device, self._seed)
         self._figures = torch.zeros(len(self.metrics), dtype=torch.float64, device=trainer.device)
         self._numbers = torch.zeros(4, dtype=torch.float64, device=trainer.device)
         """Weight of the bonus, of other rewards; learning rate; Adam's steps."""
@@ -142,7 +143,7 @@ class Intrinsic(AddOn):
             self._pay_for(rollout, buffer)
             for one in self.bonuses:
                 if type(one).observe is not Bonus.observe:
-                    one.observe(rollout.next_obs)
+                    one.observe(rollout.live_next_obs)
         losses = self._train(rollout)
         found = [{**losses[k], **one.state_figures()} for k, one in enumerate(self.bonuses)]
         values = [found[k][name].detach().double() for _, k, name in self._named()]
@@ -151,11 +152,11 @@ class Intrinsic(AddOn):
 
     def _pay_for(self, rollout: Rollout, buffer: Any) -> None:
         """Add the weighted bonus to the rewards, or keep it beside them."""
-        bonus = self._bonus(rollout)
+        bonus, live = self._bonus(rollout), rollout.live
         coef, other = self._numbers[0].float(), self._numbers[1].float()
         gained = buffer.reward.to(bonus.device)
         size, others = (coef * bonus).abs().mean(), (other * gained).abs().mean()
-        self._figures[0].copy_(bonus.mean())
+        self._figures[0].copy_((bonus if live is None else bonus[live]).mean())
         self._figures[1].copy_(size / (size + others).clamp(min=1e-30))
         stream: ValueStream | None = buffer.intrinsic
         if stream is not None:
@@ -177,7 +178,9 @@ class Intrinsic(AddOn):
                 )
             if rollout.live is not None:
                 bonus = torch.where(rollout.live, bonus, 0.0)
-            found.append(self._parts[f"scale_{one.name}"](bonus) if one.normalized else bonus)
+            if one.normalized:
+                bonus = self._parts[f"scale_{one.name}"](bonus, rollout.live)
+            found.append(bonus)
         combined = torch.stack(found)
         return combined.prod(0) if self._options.combine == "product" else combined.sum(0)
 
@@ -186,7 +189,10 @@ class Intrinsic(AddOn):
         """A step of Adam's for each minibatch; means of what the bonuses' losses return."""
         if self._adam is None:
             return [{} for _ in self.bonuses]
-        index = self._order.draw()
+        index = self._order.draw(None if rollout.live is None else rollout.live.flatten())
+        if not len(index):  # every row rested through the rollout
+            unknown = torch.full((), math.nan, device=index.device)
+            return [dict.fromkeys(one.figures, unknown) for one in self.bonuses]
         parts = index.tensor_split(min(self._options.minibatches, len(index)))
         every = [self._train_on(rollout, part) for part in parts]
         return [
@@ -198,9 +204,8 @@ class Intrinsic(AddOn):
         """One step on the samples `index` ``[B]``; means of the losses."""
         assert self._adam is not None
         batch = rollout.samples(index)
-        live = None if rollout.live is None else rollout.live.flatten().index_select(0, index)
         with torch.enable_grad():
-            found = [_means(one.loss(batch), live) for one in self.bonuses]
+            found = [_means(one.loss(batch)) for one in self.bonuses]
             total = torch.stack([means["loss"] for means in found if means]).sum()
             pieces = torch.autograd.grad(total, self._adam.parameters, materialize_grads=True)
         gradient = torch.cat([piece.flatten() for piece in pieces])
@@ -290,12 +295,9 @@ class Intrinsic(AddOn):
         return {"bonuses": self.bonuses}  # a copy is told to begin with another trainer
 
 
-def _means(found: Any, live: Tensor | None) -> dict[str, Tensor]:
-    """Means of what `Bonus.loss` returned, over the samples that count."""
+def _means(found: Any) -> dict[str, Tensor]:
+    """Means of what `Bonus.loss` returned."""
     if found is None:
         return {}
     named = found if isinstance(found, Mapping) else {"loss": found}
-    if live is None:
-        return {name: x.mean() for name, x in named.items()}
-    count = live.sum().clamp(min=1)
-    return {name: torch.where(live, x, 0.0).sum() / count for name, x in named.items()}
+    return {name: x.mean() for name, x in named.items()}

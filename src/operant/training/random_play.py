@@ -18,8 +18,8 @@ _MOST_ENVS = 64
 def random_observations(
     batch: Batch, distribution: Distribution, steps: int, seed: int
 ) -> Iterator[Tensor]:
-    """Observations ``[n, *shape]``, as they lie in memory, that follow random actions: `steps` in
-    all, rounded up. In memory that the next ones overwrite.
+    """Observations ``[n, *shape]``, as they lie in memory, that follow random actions: those of
+    `steps` rows in all, rounded up, less those that rest. In memory that the next ones overwrite.
 
     Args:
         batch: whose kind of environments; it is not stepped itself.
@@ -27,9 +27,17 @@ def random_observations(
             numbers are normal ones.
         steps: how many.
         seed: of episodes and actions.
+
+    Raises:
+        ValueError: environments that cannot be made again.
     """
     count = min(batch.num_envs, _MOST_ENVS, max(1, steps))
-    play = batch.for_evaluation(count)
+    try:
+        play = batch.for_evaluation(count)
+    except ValueError as error:
+        raise ValueError(
+            f"{error}; or set intrinsic.random_steps=0, and none are needed for random steps"
+        ) from None
     try:
         play.reset(seed=seed)
         rows, random = play.num_envs, np.random.Generator(np.random.Philox(key=seed))
@@ -43,7 +51,8 @@ def random_observations(
             if play.mask_size:
                 now = masked(head, torch.from_numpy(np.asarray(play.action_masks())))
             action, _ = distribution.sample(now, torch.from_numpy(noise))
+            live = play.live_rows()
             play.write_step(distribution.to_env(action).numpy(), out)
-            yield torch.from_numpy(memory)
+            yield torch.from_numpy(memory if live is None else memory[live])
     finally:
         play.close()
