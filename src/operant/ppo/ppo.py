@@ -74,7 +74,9 @@ class PPO(Trainer):
             `operant.models.policy_for` the spaces.
         add_ons: what is done besides; see `operant.training.add_on`.
         intrinsic: intrinsic rewards: ``"rnd"``, ``"icm"``, ``"count"``, objects such as
-            ``operant.models.RND()``, or several of both; see ``[intrinsic]`` in the configuration.
+            ``operant.models.RND()``, or several of both, instead of those that the environment
+            ships; ``"none"`` or an empty list: none. Their options are ``[intrinsic]`` of the
+            configuration.
         options: single values by name, with or without their section: ``learning_rate=1e-3``.
 
     The seed also seeds PyTorch's global generator, which initialises the network. `pickle` and
@@ -105,7 +107,7 @@ class PPO(Trainer):
         ):
             raise ValueError("options of [policy] are for the built-in networks, not for policy=")
         source = source_of(env)
-        bonuses, options = with_bonuses(intrinsic, options)
+        bonuses, options = with_bonuses(intrinsic, add_ons, config, options)
         config = config_for(source, config, options, env if isinstance(env, str) else "")
         add_ons = with_popart(with_intrinsic(add_ons, bonuses, config), policy, config)
         device = choose_device(config.run.device, source)
