@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
+from gymnasium.vector import AutoresetMode
 from torch import Tensor
 
 from operant.models.distributions import Distribution, masked
@@ -18,8 +19,9 @@ _MOST_ENVS = 64
 def random_observations(
     batch: Batch, distribution: Distribution, steps: int, seed: int
 ) -> Iterator[Tensor]:
-    """Observations ``[n, *shape]``, as they lie in memory, that follow random actions: those of
-    `steps` rows in all, rounded up, less those that rest. In memory that the next ones overwrite.
+    """Observations ``[n, *shape]``, as they lie in memory, that follow random actions, the final
+    ones of episodes included: those of `steps` rows in all, rounded up, less those that rest or are
+    reset. In memory that the next ones overwrite.
 
     Args:
         batch: whose kind of environments; it is not stepped itself.
@@ -45,6 +47,7 @@ def random_observations(
         flags = np.zeros((2, rows), np.bool_)
         out = StepMemory(memory, np.zeros(rows, np.float32), flags[0], flags[1])
         head = torch.zeros(rows, distribution.head_size)
+        acts = np.ones(rows, np.bool_)
         for _ in range(-(-steps // rows)):
             noise = random.random((rows, distribution.noise_size), np.float32)
             now = head
@@ -52,7 +55,13 @@ def random_observations(
                 now = masked(head, torch.from_numpy(np.asarray(play.action_masks())))
             action, _ = distribution.sample(now, torch.from_numpy(noise))
             live = play.live_rows()
-            play.write_step(distribution.to_env(action).numpy(), out)
-            yield torch.from_numpy(memory if live is None else memory[live])
+            ends = play.write_step(distribution.to_env(action).numpy(), out)
+            seen = memory
+            if ends is not None and ends.final_obs is not None:
+                seen = memory.copy()
+                seen[ends.env_index] = ends.final_obs[ends.env_index]
+            yield torch.from_numpy(seen[acts if live is None else live])
+            if play.autoreset_mode != AutoresetMode.SAME_STEP:
+                acts = ~(flags[0] | flags[1])  # the next step resets the others
     finally:
         play.close()
