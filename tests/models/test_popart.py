@@ -145,6 +145,24 @@ def test_an_environments_tasks_have_scales_of_their_own() -> None:
     assert 500 < second < 5000
 
 
+class OfTasks(torch.nn.Module):
+    """A policy of one's own with values of some tasks."""
+
+    def __init__(self, tasks: int) -> None:
+        super().__init__()
+        self.actor, self.values = torch.nn.Linear(4, 2), PopArtValueHead(4, tasks)
+
+    def forward(self, obs: Any) -> Any:
+        return self.actor(obs), self.values(obs)[:, 0]
+
+
+def test_tasks_that_no_observation_tells_are_refused() -> None:
+    options = {"num_envs": 4, "num_steps": 8, "backend": "reference", "normalize_reward": False}
+    with pytest.raises(ValueError, match=r"has 3 tasks, .* tell 1: they need a leaf 'task' of"):
+        PPO("CartPole-v1", policy=OfTasks(3), **options)
+    PPO("CartPole-v1", policy=OfTasks(1), **options).learn(64, progress=False)
+
+
 def test_the_advantages_of_each_task_are_as_large_as_those_of_others() -> None:
     options = {"value_head": "popart", "normalize_reward": False, "backend": "serial"}
     ppo = PPO(TwoTasks, **SMALL, **options)

@@ -310,7 +310,9 @@ def test_a_run_is_resumed_to_the_bit(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("OPERANT_HOME", str(tmp_path))
     values = {"env.num_envs": 4, "env.backend": "reference", "ppo.num_steps": 8, **TINY}
     values |= {"policy.hidden": [4], "run.total_steps": 4 * ROLLOUT, "run.eval_episodes": 0}
-    values |= parsed_settings(["intrinsic.kind=rnd", "intrinsic.separate_value=true"])
+    settings = ["separate_value=true", "coef_schedule=linear", 'kind=["icm", "rnd", "count"]']
+    values |= parsed_settings([f"intrinsic.{one}" for one in settings])
+    values |= {"policy.value_head": "popart", "ppo.normalize_reward": False}
 
     class Half(Callback):
         def on_update(self, trainer: Any, metrics: dict[str, float]) -> None:
@@ -346,6 +348,19 @@ def test_the_nan_guard_puts_weights_back() -> None:
         ppo.learn(2 * ROLLOUT, progress=False)
     for name, array in intrinsic.state().items():
         np.testing.assert_array_equal(array, before[name], err_msg=name)
+
+
+def test_the_nan_guard_gives_a_first_rollout_its_random_steps_again() -> None:
+    """Their statistics are put back to nothing along with all else."""
+    ppo = PPO("CartPole-v1", **SMALL, engine="eager", intrinsic="rnd", **TINY)
+    (intrinsic,) = ppo.add_ons
+    object.__setattr__(intrinsic._options, "lr", float("inf"))
+    with pytest.raises(ArithmeticError, match="add-on intrinsic is not finite"):
+        ppo.learn(ROLLOUT, progress=False)
+    assert intrinsic.bonuses[0].inputs.normalizers[0].count == 0
+    object.__setattr__(intrinsic._options, "lr", 1e-3)
+    ppo.learn(ROLLOUT, progress=False)
+    assert intrinsic.bonuses[0].inputs.normalizers[0].count == 16 + ROLLOUT
 
 
 # What is refused ----------------------------------------------------------------------------

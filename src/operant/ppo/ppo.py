@@ -18,7 +18,7 @@ from operant.ppo.bonuses import with_bonuses, with_intrinsic, with_popart
 from operant.ppo.config import Config
 from operant.ppo.engines.choose import choose_device, choose_engine
 from operant.ppo.job import Iteration, Job
-from operant.ppo.policy import add_intrinsic_head, add_return_normalizer
+from operant.ppo.policy import add_intrinsic_head, add_return_normalizer, check_value_scale
 from operant.training.adam import Adam
 from operant.training.add_on import AddOn
 from operant.training.callbacks import Callback, only_watches
@@ -132,6 +132,7 @@ class PPO(Trainer):
 
     def complete(self, policy: nn.Module) -> nn.Module:
         """A policy with the normaliser of returns, if ``ppo.normalize_reward`` asks for one."""
+        check_value_scale(policy, self.env.single_observation_space)
         add_return_normalizer(policy, self.config)
         add_intrinsic_head(policy, self.config)
         return policy
