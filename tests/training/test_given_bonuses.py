@@ -220,6 +220,20 @@ def test_whole_numbers_and_doubles_are_numbers() -> None:
     ppo.learn(64, progress=False)
 
 
+@pytest.mark.parametrize("options", [{}, {"intrinsic.coef": 0.0}])
+def test_the_nan_guard_names_the_bonus(options: dict[str, Any]) -> None:
+    class Root(Plain):
+        def reward(self, obs: Any, action: Tensor, next_obs: Any) -> Tensor:
+            found = torch.ones(action.shape[:2])
+            found[3, 2] = -1.0
+            return found.sqrt()
+
+    ppo = PPO("CartPole-v1", **SMALL, intrinsic=Root(), **options)
+    text = "iteration 0: the bonus 'plain2' of environment 2 is not finite: nan at step 3"
+    with pytest.raises(ArithmeticError, match=text):
+        ppo.learn(32, progress=False)
+
+
 def test_what_is_wrong_with_a_bonus_is_said_in_a_sentence() -> None:
     class BadName(Plain):
         name = "My.Bonus"

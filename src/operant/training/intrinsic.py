@@ -25,6 +25,7 @@ from operant.training.adam import Adam
 from operant.training.add_on import AddOn
 from operant.training.bonuses import bonus_of, is_ours
 from operant.training.captured import Captured
+from operant.training.guard import NonFiniteError
 from operant.training.intrinsic_config import IntrinsicConfig
 from operant.training.random_play import random_observations
 from operant.training.return_scale import ReturnScale
@@ -158,6 +159,9 @@ class Intrinsic(AddOn):
         self._active = torch.ones(1, device=trainer.device)
         self._began = not any(one.random_steps for one in self.bonuses)
         self._on_device = trainer.device.type != "cpu"
+        # On a GPU that would be a wait: there the update finds it.
+        self._guarded = config.run.nan_guard and not self._on_device
+        self._iteration = 0
         replays = trainer.engine_name in ("graph", "fused") and self._on_device
         self._pay = Captured(self._pay_and_train, self._tensors(trainer.buffer), replays)
         self._copies: list[Tensor] = []
@@ -176,6 +180,7 @@ class Intrinsic(AddOn):
     # An iteration ---------------------------------------------------------------------------
     def after_collect(self, trainer: Any, buffer: Any) -> None:
         """Pay for the rollout, then learn from it; see `AddOn`."""
+        self._iteration = trainer.iteration
         if not self._began:
             self._watch_random_steps(trainer)
         options, progress = self._options, trainer.steps / trainer.total_steps
@@ -242,11 +247,21 @@ class Intrinsic(AddOn):
             bonus = bonus.float()
             if rollout.live is not None:
                 bonus = torch.where(rollout.live, bonus, 0.0)
+            if self._guarded:
+                self._check_finite(one, bonus)
             if one.normalized:
                 bonus = self._parts[f"scale_{one.name}"](bonus, rollout.live)
             found.append(bonus)
         combined = torch.stack(found)
         return combined.prod(0) if self._options.combine == "product" else combined.sum(0)
+
+    def _check_finite(self, one: Bonus, bonus: Tensor) -> None:
+        """Raise NonFiniteError, or the loss of PPO would be blamed for it."""
+        bad = (~torch.isfinite(bonus)).nonzero()
+        if len(bad):
+            t, env = bad[0].tolist()
+            detail = f"{float(bonus[t, env])} at step {t}"
+            raise NonFiniteError(f"bonus {one.name!r}", self._iteration, env, detail)
 
     # Learning -------------------------------------------------------------------------------
     def _train(self, rollout: Rollout) -> list[dict[str, Tensor]]:
