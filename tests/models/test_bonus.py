@@ -313,6 +313,10 @@ def test_hashes_tell_what_they_are_told_to_look_at() -> None:
         ObsHash(layout, ["leg"])
 
 
+def test_one_leaf_need_not_be_in_a_list() -> None:
+    assert EpisodicCount(leaves="goal").leaves == EpisodicCount(leaves=["goal"]).leaves == ("goal",)
+
+
 def test_a_hash_is_that_of_python_integers() -> None:
     hashed = ObsHash(ObsLayout.of(spaces.MultiDiscrete([9, 9])))
     rows = torch.tensor([[1, 2], [8, 0], [3, 3]])
@@ -335,6 +339,10 @@ def test_what_is_refused() -> None:
         (lambda: ICM(beta=2), "beta must be 0 to 1, got 2"),
         (lambda: EpisodicCount("cube"), "form must be sqrt or first, got 'cube'"),
         (lambda: EpisodicCount(resolution=-1), "resolution must be at least 0"),
+        (
+            lambda: EpisodicCount(resolution=float("nan")),
+            "resolution must be at least 0 .* got nan",
+        ),
     ):
         with pytest.raises(ValueError, match=text):
             make()
