@@ -16,7 +16,7 @@ from operant.models.action_numbers import ActionNumbers
 from operant.models.bonus import Bonus, Setting, Transitions
 from operant.models.count_table import Counts, count_on_host, count_on_tensors, distinct
 from operant.models.features import Features, Inputs
-from operant.models.hashing import ObsHash, _mixed
+from operant.models.hashing import ObsHash, _mixed, mixed
 from operant.spaces.rows import ObsLayout
 
 BOX = spaces.Box(-np.inf, np.inf, (3,), np.float32)
@@ -311,6 +311,11 @@ def test_hashes_tell_what_they_are_told_to_look_at() -> None:
     assert a == b
     with pytest.raises(ValueError, match=r"no leaf 'leg' .* it has 'arm', 'eye', 'mode'"):
         ObsHash(layout, ["leg"])
+
+
+def test_numbers_are_mixed_alike_on_the_host_and_on_tensors() -> None:
+    x = torch.from_numpy(np.random.default_rng(7).integers(-(2**63), 2**63, 99, np.int64))
+    assert _mixed(x).equal(mixed(x.clone()))
 
 
 def test_one_leaf_need_not_be_in_a_list() -> None:

@@ -154,22 +154,3 @@ def test_predictors_train_on_samples_alone() -> None:
         assert 32 < samples < 64
         assert float(normalizer.mean[0]) > 1.5  # no first observation of an episode is in it
     assert all(np.isfinite(v) for name, v in rows.rows[-1].items() if name.startswith("intrinsic"))
-
-
-def test_values_of_bonuses_pass_over_the_rest() -> None:
-    """A bonus of 1 for ever at a discount of 0.5 is worth 2, whatever rests in between."""
-
-    class Ones(Bonus):
-        name = "ones"
-        figures = ()
-        normalized = False
-
-        def reward(self, obs: Any, action: Tensor, next_obs: Any) -> Tensor:
-            return torch.ones(action.shape[:2])
-
-    options = {"intrinsic.separate_value": True, "intrinsic.gamma": 0.5, "learning_rate": 1e-2}
-    env = lines(AutoresetMode.NEXT_STEP)
-    ppo = PPO(env, **SMALL | {"hidden": (16,)}, intrinsic=Ones(), **options)
-    ppo.learn(60 * 32, progress=False)
-    stream, live = ppo.buffer.intrinsic, ppo.buffer.live
-    assert float((stream.value[:-1][live] - 2).abs().mean()) < 0.1
