@@ -178,6 +178,22 @@ def test_the_advantages_of_each_task_are_as_large_as_those_of_others() -> None:
     torch.testing.assert_close(buffer.advantage, (plain / deviation[task]).float())
 
 
+def test_exported_values_are_those_of_each_task(tmp_path: Path) -> None:
+    space = spaces.Dict(
+        {"task": spaces.Discrete(2, start=3), "x": spaces.Box(-1, 1, (2,), np.float32)}
+    )
+    policy = policy_for(space, spaces.Discrete(2), hidden=(8,), value_head="popart")
+    policy.critic_head.update(torch.tensor([1.0, 3.0, 4000.0, 6000.0]), torch.arange(4) // 2)
+    policy.eval()
+    with torch.no_grad():
+        policy.critic_head.bias += 1.0
+    sample = {"task": torch.tensor([3, 4, 4, 3]), "x": torch.rand(4, 2)}
+    assert ((policy(sample)[1] > 100) == (sample["task"] == 4)).all()
+    path = tmp_path / "policy.onnx"
+    export_onnx(policy, sample, path, postprocess=lambda head: head.argmax(-1))
+    verify_onnx(policy, sample, path, lambda head: head.argmax(-1))
+
+
 def test_exported_values_are_those_of_the_environment(tmp_path: Path) -> None:
     box, actions = spaces.Box(-1, 1, (3,), np.float32), spaces.Discrete(2)
     policy = policy_for(box, actions, hidden=(8,), value_head="popart")
