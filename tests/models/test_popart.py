@@ -14,7 +14,9 @@ from gymnasium import spaces
 from operant import PPO
 from operant.models import PopArtValueHead, policy_for
 from operant.models.onnx import export_onnx, verify_onnx
+from operant.training.add_on import AddOn
 from operant.training.callbacks import Callback
+from operant.training.popart_figures import PopArtFigures
 
 SMALL: dict[str, Any] = {"num_envs": 4, "num_steps": 8, "seed": 1, "threads": 1}
 
@@ -95,6 +97,16 @@ def test_in_training_it_is_saved_and_reports_its_scale(tmp_path: Path) -> None:
         one.learn(128, progress=False)
     ends = [one.policy.state_dict() for one in (ppo, loaded)]
     assert all(value.equal(ends[1][name]) for name, value in ends[0].items())
+
+
+def test_an_add_on_of_the_same_name_is_refused() -> None:
+    class Mine(AddOn):
+        name = "popart"
+
+    options = {"value_head": "popart", "normalize_reward": False, "backend": "reference"}
+    with pytest.raises(ValueError, match=r"has the name 'popart' .* call it something else"):
+        PPO("CartPole-v1", **SMALL, add_ons=[Mine()], **options)
+    assert len(PPO("CartPole-v1", **SMALL, add_ons=[PopArtFigures()], **options).add_ons) == 1
 
 
 class Millions(Callback):

@@ -113,13 +113,25 @@ def with_intrinsic(
 def with_popart(
     add_ons: tuple[AddOn, ...], policy: nn.Module | None, config: Config
 ) -> tuple[AddOn, ...]:
-    """`add_ons`, and the one that reports the statistics of values, if they have such."""
+    """`add_ons`, and the one that reports the statistics of values, if they have such.
+
+    Raises:
+        ValueError: another one has its name.
+    """
     if policy is None:
         wanted = config.policy.value_head == "popart"
     else:
         wanted = popart_head(policy) is not None
-    if not wanted or any(isinstance(one, AddOn) and one.name == "popart" for one in add_ons):
+    if not wanted:
         return add_ons
     from operant.training.popart_figures import PopArtFigures
 
+    for one in add_ons:
+        if isinstance(one, PopArtFigures):
+            return add_ons
+        if isinstance(one, AddOn) and one.name == "popart":
+            raise ValueError(
+                f"the add-on {one!r} has the name 'popart' of that which reports the statistics of "
+                "values; call it something else"
+            )
     return (*add_ons, PopArtFigures())
