@@ -16,7 +16,7 @@ from operant.models.action_numbers import ActionNumbers
 from operant.models.bonus import Bonus, Setting, Transitions
 from operant.models.count_table import Counts, count_on_host, count_on_tensors, distinct
 from operant.models.features import Features, Inputs
-from operant.models.hashing import ObsHash, _mixed
+from operant.models.hashing import ObsHash, _mixed, mixed
 from operant.spaces.rows import ObsLayout
 
 BOX = spaces.Box(-np.inf, np.inf, (3,), np.float32)
@@ -228,18 +228,18 @@ class Oracle:
     def count(self, seen: Any, after: Any, done: Any, live: Any) -> np.ndarray:
         found = np.zeros(after.shape, np.int32)
         for i, known in enumerate(self.seen):
-            if self.last[i] != int(seen[0, i]):
-                known.clear()
-                known[int(seen[0, i])] = 1
+            begins = self.last[i] != int(seen[0, i])
             for t in range(len(after)):
-                if live is not None and not live[t, i]:
+                if live is not None and not live[t, i]:  # between two episodes
+                    begins = True
                     continue
+                if begins:
+                    known.clear()
+                    known[int(seen[t, i])] = 1
                 key = int(after[t, i])
                 found[t, i] = known[key] = known.get(key, 0) + 1
-                if done[t, i]:
-                    known.clear()
-                    known[int(seen[t + 1, i])] = 1
-            self.last[i] = int(seen[-1, i])
+                begins = bool(done[t, i])
+            self.last[i] = None if begins else int(seen[-1, i])
         return found
 
 
@@ -249,12 +249,20 @@ def test_counts_are_those_of_a_dictionary_on_the_host_and_on_tensors(rests: bool
     generator = torch.Generator().manual_seed(4)
     host, device, oracle = memory(envs, 64), memory(envs, 64), Oracle(envs)
     first = torch.randint(0, 9, (envs,), generator=generator)
+    over = torch.zeros(envs, dtype=torch.bool)
     for rollout in range(6):
         seen = torch.randint(0, 9, (steps + 1, envs), generator=generator)
         seen[0] = first + (rollout == 4)  # someone has reset the environments
         done = torch.rand(steps, envs, generator=generator) < 0.2
         after = torch.where(done, torch.randint(0, 9, done.shape, generator=generator), seen[1:])
-        live = torch.rand(steps, envs, generator=generator) < 0.8 if rests else None
+        live = None
+        if rests:  # after an end, for a step or more, and on into the next rollout
+            live = torch.ones_like(done)
+            for t in range(steps):
+                ended = over if t == 0 else (done[t - 1] | ~live[t - 1])
+                live[t] = ~ended | (torch.rand(envs, generator=generator) < 0.4)
+            done &= live
+            over = done[-1] | ~live[-1]
         keys, ends = _mixed(seen), _mixed(after)
         found = count_on_host(host, keys, ends, done, live)
         np.testing.assert_array_equal(found, oracle.count(keys, ends, done, live))
@@ -305,6 +313,15 @@ def test_hashes_tell_what_they_are_told_to_look_at() -> None:
         ObsHash(layout, ["leg"])
 
 
+def test_numbers_are_mixed_alike_on_the_host_and_on_tensors() -> None:
+    x = torch.from_numpy(np.random.default_rng(7).integers(-(2**63), 2**63, 99, np.int64))
+    assert _mixed(x).equal(mixed(x.clone()))
+
+
+def test_one_leaf_need_not_be_in_a_list() -> None:
+    assert EpisodicCount(leaves="goal").leaves == EpisodicCount(leaves=["goal"]).leaves == ("goal",)
+
+
 def test_a_hash_is_that_of_python_integers() -> None:
     hashed = ObsHash(ObsLayout.of(spaces.MultiDiscrete([9, 9])))
     rows = torch.tensor([[1, 2], [8, 0], [3, 3]])
@@ -327,6 +344,10 @@ def test_what_is_refused() -> None:
         (lambda: ICM(beta=2), "beta must be 0 to 1, got 2"),
         (lambda: EpisodicCount("cube"), "form must be sqrt or first, got 'cube'"),
         (lambda: EpisodicCount(resolution=-1), "resolution must be at least 0"),
+        (
+            lambda: EpisodicCount(resolution=float("nan")),
+            "resolution must be at least 0 .* got nan",
+        ),
     ):
         with pytest.raises(ValueError, match=text):
             make()

@@ -14,7 +14,9 @@ from gymnasium import spaces
 from operant import PPO
 from operant.models import PopArtValueHead, policy_for
 from operant.models.onnx import export_onnx, verify_onnx
+from operant.training.add_on import AddOn
 from operant.training.callbacks import Callback
+from operant.training.popart_figures import PopArtFigures
 
 SMALL: dict[str, Any] = {"num_envs": 4, "num_steps": 8, "seed": 1, "threads": 1}
 
@@ -97,6 +99,16 @@ def test_in_training_it_is_saved_and_reports_its_scale(tmp_path: Path) -> None:
     assert all(value.equal(ends[1][name]) for name, value in ends[0].items())
 
 
+def test_an_add_on_of_the_same_name_is_refused() -> None:
+    class Mine(AddOn):
+        name = "popart"
+
+    options = {"value_head": "popart", "normalize_reward": False, "backend": "reference"}
+    with pytest.raises(ValueError, match=r"has the name 'popart' .* call it something else"):
+        PPO("CartPole-v1", **SMALL, add_ons=[Mine()], **options)
+    assert len(PPO("CartPole-v1", **SMALL, add_ons=[PopArtFigures()], **options).add_ons) == 1
+
+
 class Millions(Callback):
     def on_rollout(self, trainer: Any, buffer: Any) -> None:
         buffer.reward *= 1e6
@@ -145,6 +157,24 @@ def test_an_environments_tasks_have_scales_of_their_own() -> None:
     assert 500 < second < 5000
 
 
+class OfTasks(torch.nn.Module):
+    """A policy of one's own with values of some tasks."""
+
+    def __init__(self, tasks: int) -> None:
+        super().__init__()
+        self.actor, self.values = torch.nn.Linear(4, 2), PopArtValueHead(4, tasks)
+
+    def forward(self, obs: Any) -> Any:
+        return self.actor(obs), self.values(obs)[:, 0]
+
+
+def test_tasks_that_no_observation_tells_are_refused() -> None:
+    options = {"num_envs": 4, "num_steps": 8, "backend": "reference", "normalize_reward": False}
+    with pytest.raises(ValueError, match=r"has 3 tasks, .* tell 1: they need a leaf 'task' of"):
+        PPO("CartPole-v1", policy=OfTasks(3), **options)
+    PPO("CartPole-v1", policy=OfTasks(1), **options).learn(64, progress=False)
+
+
 def test_the_advantages_of_each_task_are_as_large_as_those_of_others() -> None:
     options = {"value_head": "popart", "normalize_reward": False, "backend": "serial"}
     ppo = PPO(TwoTasks, **SMALL, **options)
@@ -158,6 +188,22 @@ def test_the_advantages_of_each_task_are_as_large_as_those_of_others() -> None:
     deviation = ppo.policy.critic_head.deviation()
     assert deviation[1] > 100 * deviation[0]
     torch.testing.assert_close(buffer.advantage, (plain / deviation[task]).float())
+
+
+def test_exported_values_are_those_of_each_task(tmp_path: Path) -> None:
+    space = spaces.Dict(
+        {"task": spaces.Discrete(2, start=3), "x": spaces.Box(-1, 1, (2,), np.float32)}
+    )
+    policy = policy_for(space, spaces.Discrete(2), hidden=(8,), value_head="popart")
+    policy.critic_head.update(torch.tensor([1.0, 3.0, 4000.0, 6000.0]), torch.arange(4) // 2)
+    policy.eval()
+    with torch.no_grad():
+        policy.critic_head.bias += 1.0
+    sample = {"task": torch.tensor([3, 4, 4, 3]), "x": torch.rand(4, 2)}
+    assert ((policy(sample)[1] > 100) == (sample["task"] == 4)).all()
+    path = tmp_path / "policy.onnx"
+    export_onnx(policy, sample, path, postprocess=lambda head: head.argmax(-1))
+    verify_onnx(policy, sample, path, lambda head: head.argmax(-1))
 
 
 def test_exported_values_are_those_of_the_environment(tmp_path: Path) -> None:

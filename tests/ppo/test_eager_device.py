@@ -97,6 +97,23 @@ def test_it_learns_what_the_engine_in_main_memory_learns(
     )
 
 
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("mode", MODES)
+def test_bonuses_are_those_of_the_engine_in_main_memory(mode: AutoresetMode, apart: bool) -> None:
+    options = {"intrinsic.separate_value": apart, "intrinsic.random_steps": 0}
+    bonuses = {"intrinsic": ["rnd", "icm", "count"], **options}
+    host, there = (made(TensorWalk(6, mode=mode), **bonuses) for _ in range(2))
+    there.engine = DeviceEagerEngine(there.engine.job)
+    states = []
+    for ppo in (host, there):
+        ppo.learn(3 * 6 * 16)
+        states.append(ppo.add_ons.state()["add_on_intrinsic"] | ppo.policy.state_dict())
+    assert host.episodes == there.episodes > 20
+    for name, array in states[0].items():
+        if "count" not in name or "visits" in name:  # hashes of numbers that are rounded
+            np.testing.assert_allclose(array, states[1][name], rtol=1e-3, atol=1e-4, err_msg=name)
+
+
 def test_arrays_that_are_known_by_dlpack_alone() -> None:
     plain, capsules = made(TensorWalk(6)), made(CapsuleWalk(6))
     for ppo in (plain, capsules):

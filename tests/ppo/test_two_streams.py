@@ -36,6 +36,29 @@ def test_advantages_go_on_from_episode_to_episode() -> None:
     np.testing.assert_allclose(advantage.numpy(), 2 + 0.5 * wanted, rtol=1e-5)
 
 
+def test_steps_in_which_a_row_rests_are_left_out() -> None:
+    """The advantages of the same steps with nothing in between. What follows the last of them is
+    what is seen after the rollout, or, where the row rests there too, is worth what it was."""
+    rng = np.random.default_rng(1)
+    live = torch.from_numpy(np.array([[1, 1], [1, 0], [0, 0], [1, 1], [0, 1]], bool))
+    reward, value = (torch.from_numpy(rng.normal(size=(n, 2))).float() for n in (5, 6))
+    stream = ValueStream(5, 2, 0.9, 0.8, torch.device("cpu"))
+    stream.reward.copy_(reward)
+    stream.value.copy_(value)
+    advantage = torch.zeros(5, 2)
+    goes_on = torch.tensor([False, True])
+    stream.add_to(advantage, live, goes_on)
+    for row, last in ((0, value[3, 0]), (1, value[5, 1])):
+        played = live[:, row].nonzero().flatten()
+        dense = ValueStream(len(played), 1, 0.9, 0.8, torch.device("cpu"))
+        dense.reward.copy_(reward[played, row : row + 1])
+        dense.value.copy_(torch.cat([value[played, row], last.view(1)])[:, None])
+        dense.add_to(torch.zeros(len(played), 1))
+        torch.testing.assert_close(stream.advantage[played, row], dense.advantage[:, 0])
+        torch.testing.assert_close(stream.target[played, row], dense.target[:, 0])
+    assert (stream.advantage[~live] == 0).all()
+
+
 class Ones(Bonus):
     name = "ones"
     figures = ()

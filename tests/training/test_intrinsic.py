@@ -183,17 +183,75 @@ def test_the_scale_is_the_deviation_of_discounted_sums() -> None:
     np.testing.assert_allclose(scale.carry.numpy(), total, rtol=1e-5)
 
 
-@pytest.mark.parametrize("count", [1, 6, 32, 4096, 4095])
+def test_the_scale_leaves_out_rows_that_rest() -> None:
+    """Statistics and sums are those of the same bonuses with nothing in between."""
+    rng = np.random.default_rng(6)
+    dense = torch.from_numpy(rng.random((40, 1)).astype(np.float32))
+    live = torch.from_numpy(rng.random((90, 1)) < 0.6)
+    places = live.flatten().nonzero().flatten()[:40]
+    live[:] = False
+    live[places] = True
+    sparse = torch.zeros(90, 1)
+    sparse[places] = dense
+    wanted, ours = ReturnScale(1, 0.9), ReturnScale(1, 0.9)
+    expected = torch.cat([wanted(part) for part in (dense[:15], dense[15:])])
+    half = int(places[15])
+    found = torch.cat([ours(sparse[:half], live[:half]), ours(sparse[half:], live[half:])])
+    torch.testing.assert_close(found[places], expected)
+    torch.testing.assert_close(ours.carry, wanted.carry)
+    assert ours.normalizer.count == 40
+
+
+@pytest.mark.parametrize("count", [1, 6, 32, 1000, 4096, 4095])
 def test_samples_are_drawn_once_each_and_differ_from_time_to_time(count: int) -> None:
     order = SampleOrder(count, 0.5, torch.device("cpu"))
     draws = [order.draw() for _ in range(50)]
     for found in draws:
         assert len(set(found.tolist())) == len(found) == max(1, round(count / 2))
         assert 0 <= int(found.min()) <= int(found.max()) < count
-    if count > 32:
+    if count >= 32:
         assert len({tuple(found.tolist()) for found in draws}) == 50
         share = torch.cat(draws).bincount(minlength=count).float() / 50
         assert share.std() < 0.15  # no sample is preferred
+
+
+@pytest.mark.parametrize(("steps", "envs"), [(100, 10), (64, 64), (128, 8), (16, 1024)])
+def test_a_draw_is_spread_over_steps_and_environments(steps: int, envs: int) -> None:
+    """As chance has it: of each step and of each environment about as many, and of every pair of
+    samples both as often as of any other."""
+    count, draws = steps * envs, 40
+    order = SampleOrder(count, 0.25, torch.device("cpu"), seed=3)
+    pairs = []
+    for _ in range(draws):
+        chosen = torch.zeros(count, dtype=torch.bool)
+        chosen[order.draw()] = True
+        grid = chosen.view(steps, envs)
+        for axis, size in ((0, steps), (1, envs)):
+            part = grid.float().mean(axis)
+            chance = (0.25 * 0.75 / size) ** 0.5
+            assert abs(float(part.std()) / chance - 1) < 0.9
+            assert float((part - 0.25).abs().max()) < 6 * chance
+        near = chosen[:-1] & chosen[1:], grid[:-1] & grid[1:]
+        pairs.append([float(both.float().mean()) for both in near])
+    deviation = 3 * (0.0625 / count / draws) ** 0.5
+    np.testing.assert_allclose(np.mean(pairs, 0), 0.0625, atol=max(deviation, 2e-3))
+
+
+def test_the_seed_and_the_draws_so_far_decide() -> None:
+    first, other, later = (SampleOrder(500, 0.5, torch.device("cpu"), s) for s in (1, 2, 1))
+    draws = [first.draw() for _ in range(3)]
+    assert not draws[0].equal(other.draw())
+    later.drawn.fill_(2)
+    assert draws[2].equal(later.draw())
+
+
+def test_only_live_samples_are_drawn_and_their_share() -> None:
+    order = SampleOrder(200, 0.25, torch.device("cpu"))
+    live = torch.arange(200) % 5 == 0
+    found = [order.draw(live) for _ in range(30)]
+    assert all(len(draw) == 10 and (draw % 5 == 0).all() for draw in found)
+    assert len(torch.cat(found).unique()) == 40
+    assert not len(order.draw(torch.zeros(200, dtype=torch.bool)))
 
 
 # Saving -------------------------------------------------------------------------------------
@@ -252,7 +310,9 @@ def test_a_run_is_resumed_to_the_bit(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("OPERANT_HOME", str(tmp_path))
     values = {"env.num_envs": 4, "env.backend": "reference", "ppo.num_steps": 8, **TINY}
     values |= {"policy.hidden": [4], "run.total_steps": 4 * ROLLOUT, "run.eval_episodes": 0}
-    values |= parsed_settings(["intrinsic.kind=rnd", "intrinsic.separate_value=true"])
+    settings = ["separate_value=true", "coef_schedule=linear", 'kind=["icm", "rnd", "count"]']
+    values |= parsed_settings([f"intrinsic.{one}" for one in settings])
+    values |= {"policy.value_head": "popart", "ppo.normalize_reward": False}
 
     class Half(Callback):
         def on_update(self, trainer: Any, metrics: dict[str, float]) -> None:
@@ -288,6 +348,19 @@ def test_the_nan_guard_puts_weights_back() -> None:
         ppo.learn(2 * ROLLOUT, progress=False)
     for name, array in intrinsic.state().items():
         np.testing.assert_array_equal(array, before[name], err_msg=name)
+
+
+def test_the_nan_guard_gives_a_first_rollout_its_random_steps_again() -> None:
+    """Their statistics are put back to nothing along with all else."""
+    ppo = PPO("CartPole-v1", **SMALL, engine="eager", intrinsic="rnd", **TINY)
+    (intrinsic,) = ppo.add_ons
+    object.__setattr__(intrinsic._options, "lr", float("inf"))
+    with pytest.raises(ArithmeticError, match="add-on intrinsic is not finite"):
+        ppo.learn(ROLLOUT, progress=False)
+    assert intrinsic.bonuses[0].inputs.normalizers[0].count == 0
+    object.__setattr__(intrinsic._options, "lr", 1e-3)
+    ppo.learn(ROLLOUT, progress=False)
+    assert intrinsic.bonuses[0].inputs.normalizers[0].count == 16 + ROLLOUT
 
 
 # What is refused ----------------------------------------------------------------------------

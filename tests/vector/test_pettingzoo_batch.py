@@ -315,6 +315,41 @@ def test_rows_that_rest_do_not_influence_the_weights(normalize: bool) -> None:
         np.testing.assert_array_equal(tensor, weights[1][name], name)
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_rows_that_rest_do_not_influence_bonuses(apart: bool) -> None:
+    ends = []
+    for filler in (0.0, 7.5):
+        batch = Changed(partial(Knights, squire=True), 4, backend="serial")
+        batch.filler = filler
+        options = {"intrinsic.separate_value": apart, "intrinsic.random_steps": 64}
+        ppo = trained(batch, intrinsic=["rnd", "icm", "count"], **options)
+        ppo.learn(3 * 16 * 16, callbacks=(watch := Watch()))
+        assert not ppo.buffer.arrays["live"].all()
+        own = ppo.add_ons.state()["add_on_intrinsic"]
+        del own["bonus_count.last"]  # knows what was seen last, whoever saw it
+        figures = {name: x for name, x in watch.last.items() if name.startswith("intrinsic")}
+        ends.append(own | figures | dict(ppo.policy.state_dict()))
+    for name, found in ends[0].items():
+        np.testing.assert_array_equal(found, ends[1][name], name)
+
+
+def test_a_rollout_in_which_all_rest_pays_no_bonus() -> None:
+    options = {"intrinsic": ["rnd", "count"], "intrinsic.random_steps": 16}
+    ppo = trained(ForeignBatch(Knights, 2, backend="serial"), **options)
+    ppo.learn(6 * 16)
+    ppo.engine.collect(1, 16)
+    ppo.buffer.arrays["live"][...] = False
+    ppo.buffer.arrays["reward"][...] = 0
+    (intrinsic,) = ppo.add_ons
+    before = {k: v for k, v in intrinsic.state().items() if "adam" in k or "bonus_rnd" in k}
+    intrinsic.after_collect(ppo, ppo.buffer)
+    assert (ppo.buffer.reward == 0).all()
+    after = intrinsic.state()
+    for name, array in before.items():
+        np.testing.assert_array_equal(array, after[name], name)
+    assert np.isnan(intrinsic.update(ppo, ppo.buffer)["rnd_loss"])
+
+
 def test_a_rollout_in_which_all_rest() -> None:
     ppo = trained(ForeignBatch(Knights, 2, backend="serial"))
     ppo.engine.collect(0, 0)

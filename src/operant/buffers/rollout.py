@@ -190,7 +190,8 @@ class RolloutBuffer:
 
     def fill_final_values(self, value: Callable[[Tensor], Tensor]) -> None:
         """Compute ``final_value`` of all truncated episodes in one call of `value`; in none if
-        there are no such episodes.
+        there are no such episodes. With `every_final` those that terminated are left out: a product
+        of matrices rounds as its size has it, and no value may depend on what is kept besides.
 
         Args:
             value: from observations ``[K, *obs_shape]`` (a view, in main memory) to values ``[K]``.
@@ -198,14 +199,21 @@ class RolloutBuffer:
         Raises:
             ValueError: `value` returned another shape.
         """
-        if self._finals:
-            found = value(self._final_inputs()).detach().cpu().numpy()
-            if found.shape != (self._finals,):
+        if not self._finals:
+            return
+        place, inputs = self.final_place, self._final_inputs()
+        if self.every_final:
+            cut = self.arrays["truncated"] & ~self.arrays["terminated"]
+            wanted = np.flatnonzero(cut.reshape(-1)[place])
+            place, inputs = place[wanted], inputs[torch.from_numpy(wanted)]
+        if len(place):
+            numbers = value(inputs).detach().cpu().numpy()
+            if numbers.shape != place.shape:
                 raise ValueError(
-                    f"value must return one number for each of {self._finals} observations, "
-                    f"got shape {found.shape}"
+                    f"value must return one number for each of {len(place)} observations, "
+                    f"got shape {numbers.shape}"
                 )
-            self.arrays["final_value"].reshape(-1)[self.final_place] = found
+            self.arrays["final_value"].reshape(-1)[place] = numbers
 
     def _final_inputs(self) -> Tensor:
         return torch.from_numpy(self.final_obs)

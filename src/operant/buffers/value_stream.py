@@ -10,7 +10,8 @@ from operant.buffers.advantages import gae_torch
 
 class ValueStream:
     """Bonuses that go on from episode to episode: an end is a step like any other, and what follows
-    it is the next episode's first observation, as in Burda et al. (2018).
+    it is the next episode's first observation, as in Burda et al. (2018). Steps in which a row
+    rests are left out.
 
     - ``reward`` ``[T, N]``, ``value`` ``[T + 1, N]``: of all observations of a rollout;
     - ``advantage``, ``target`` ``[T, N]``;
@@ -36,12 +37,39 @@ class ValueStream:
         self.weights = torch.ones(2, device=device)
         self._never = torch.zeros(shape, dtype=torch.bool, device=device)
 
-    def add_to(self, advantage: Tensor) -> None:
+    def add_to(
+        self, advantage: Tensor, live: Tensor | None = None, goes_on: Tensor | None = None
+    ) -> None:
         """Estimate advantages and targets, and make `advantage` ``[T, N]``, the environment's, the
-        weighted sum of both."""
-        never = self._never
-        inputs = (self.reward, self.value[:-1], never, never, self.reward, self.value[-1])
-        own, target = gae_torch(*inputs, self._gamma, self._gae_lambda)
+        weighted sum of both.
+
+        Args:
+            advantage: changed in place.
+            live: bool ``[T, N]``: which of these are samples; None: all.
+            goes_on: bool ``[N]``: which rows act after the last step; wanted with `live`.
+        """
+        if live is None or goes_on is None:
+            never, value = self._never, self.value
+            inputs = (self.reward, value[:-1], never, never, self.reward, value[-1])
+            own, target = gae_torch(*inputs, self._gamma, self._gae_lambda)
+        else:
+            own = self._of_samples(live, goes_on)
+            target = own + self.value[:-1]
         self.advantage.copy_(own)
         self.target.copy_(target)
         advantage.copy_(self.weights[0] * advantage + self.weights[1] * self.advantage)
+
+    def _of_samples(self, live: Tensor, goes_on: Tensor) -> Tensor:
+        """Advantages ``[T, N]`` where the sample after a step is the next in which its row acts;
+        where there is none yet, its own value is taken for what follows. 0 where a row rests."""
+        value, decay = self.value, self._gamma * self._gae_lambda
+        found, trace = torch.zeros_like(self.reward), torch.zeros_like(self.reward[0])
+        known, following = goes_on, value[-1]
+        for t in reversed(range(len(live))):
+            after = torch.where(known, following, value[t])
+            trace_now = self.reward[t] + self._gamma * after - value[t] + decay * trace
+            found[t] = torch.where(live[t], trace_now, 0.0)
+            trace = torch.where(live[t], trace_now, trace)
+            following = torch.where(live[t], value[t], following)
+            known = known | live[t]
+        return found

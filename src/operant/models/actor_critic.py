@@ -107,11 +107,13 @@ class ActorCritic(nn.Module):
         self.actor_head = linear(width, outputs, 0.01)
         self.intrinsic_head: nn.Linear | None = None
         """Of the value of bonuses, if that is apart; see `add_intrinsic_head`."""
-        self._task = task_space(observation_space) if value_head == "popart" else None
+        task = task_space(observation_space) if value_head == "popart" else None
+        # A plain number: what NumPy's would be in an exported graph, nobody could read.
+        self._first_task = None if task is None else int(task.start)
         self.critic_head = (
             linear(width, 1, 1.0)
             if value_head == "linear"
-            else PopArtValueHead(width, 1 if self._task is None else int(self._task.n))
+            else PopArtValueHead(width, 1 if task is None else int(task.n))
         )
 
     def forward(self, obs: Any) -> tuple[Tensor, Tensor]:
@@ -153,10 +155,10 @@ class ActorCritic(nn.Module):
         self.intrinsic_head = layer.to(self.actor_head.weight.device)
 
     def _value(self, features: Tensor, obs: Any) -> Tensor:
-        if self._task is None:
+        if self._first_task is None:
             value: Tensor = self.critic_head(features)
         else:
-            value = self.critic_head(features, obs["task"].long() - int(self._task.start))
+            value = self.critic_head(features, obs["task"].long() - self._first_task)
         return value.squeeze(-1)
 
     def _inputs(self, obs: Any) -> Tensor:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
@@ -76,6 +77,8 @@ class Rollout:
     def __init__(self, buffer: Any, layout: ObsLayout, device: torch.device) -> None:
         self.layout = layout
         self._buffer, self._device = buffer, device
+        # An engine may keep observations as what its kernels read: float32 instead of float64.
+        self._dtype = torch.from_numpy(np.empty(0, layout.dtype)).dtype
 
     @cached_property
     def obs(self) -> Tensor:
@@ -84,19 +87,19 @@ class Rollout:
         if not isinstance(seen, Tensor):  # stacks of frames, put together when asked for
             sample = torch.arange(len(self._buffer))
             seen = seen.index_select(0, sample).unflatten(0, (steps, -1))
-        found: Tensor = seen[:steps].to(self._device)
+        found: Tensor = seen[:steps].to(self._device, self._dtype)
         return found
 
     @cached_property
     def last_obs(self) -> Tensor:
         """``[N, *shape]``: what the next rollout begins with."""
-        found: Tensor = self._buffer.obs[self._buffer.num_steps].to(self._device)
+        found: Tensor = self._buffer.obs[self._buffer.num_steps].to(self._device, self._dtype)
         return found
 
     @cached_property
     def next_obs(self) -> Tensor:
         """``[T, N, *shape]``: what followed; the final observation where an episode ended."""
-        found: Tensor = self._buffer.next_obs().to(self._device)
+        found: Tensor = self._buffer.next_obs().to(self._device, self._dtype)
         return found
 
     @cached_property
@@ -113,9 +116,15 @@ class Rollout:
 
     @cached_property
     def live(self) -> Tensor | None:
-        """Bool ``[T, N]``: which of these are samples; None: all."""
+        """Bool ``[T, N]``: which of these are samples; None: all. In the others a row rests between
+        two episodes: nothing is paid there, and nothing learnt."""
         live = self._buffer.live
         return None if live is None else live.to(self._device)
+
+    @cached_property
+    def live_next_obs(self) -> Tensor:
+        """``[K, *shape]``: what followed the samples; ``[T, N, *shape]`` if all are."""
+        return self.next_obs if self.live is None else self.next_obs[self.live]
 
     def split(self, obs: Tensor) -> Any:
         """Observations as a policy sees them: of a tree a dict of its leaves."""
@@ -151,7 +160,7 @@ class Bonus(nn.Module):
 
     def observe(self, obs: Any) -> None:
         """Take in observations ``[..., *shape]`` as they lie in memory: for statistics. Of random
-        steps before training, and of each rollout after its bonus was computed."""
+        steps before training, and of each rollout's samples after its bonus was computed."""
 
     def reward_of(self, rollout: Rollout) -> Tensor:
         """The bonus ``[T, N]`` of a whole rollout; to be overridden, instead of `reward`, by what

@@ -2,7 +2,8 @@
 probing. Twice: compiled for main memory, and for tensors on any device, with the same results.
 
 A place belongs to the episode whose number is its stamp, and is free in any other: a table is
-emptied by counting its episode on.
+emptied by counting its episode on. An episode begins with the first sample after the end of another
+one: a row that rests in between shows nothing of it.
 """
 
 # mypy: disable-error-code="no-untyped-def, call-arg, var-annotated"
@@ -34,7 +35,8 @@ class Counts(NamedTuple):
     episode: Tensor
     """int32 ``[N]``: the episode under way; 0 before the first."""
     last: Tensor
-    """int64 ``[N]``: hash of what the last rollout ended with: another one begins an episode."""
+    """int64 ``[N]``: hash of what the last rollout ended with, its bits inverted where no episode
+    was under way any more: another one begins an episode."""
     registers: Tensor
     """int32 ``[4096]``: of all observations ever, as HyperLogLog (Flajolet et al., 2007) has it."""
     visits: Tensor
@@ -69,24 +71,23 @@ def _count(keys, stamps, counts, episode, last, registers, visits, seen, after, 
     for i in range(envs):
         table, stamp, count = keys[i], stamps[i], counts[i]
         now = episode[i]
-        if now == 0 or last[i] != seen[0, i]:
-            now += 1
-            _visit(table, stamp, count, now, seen[0, i])
-            _note(registers, seen[0, i])
+        begins = now == 0 or last[i] != seen[0, i]
         for t in range(steps):
             if not (every or live[t, i]):
+                begins = True
                 continue
+            if begins:
+                now += 1
+                _visit(table, stamp, count, now, seen[t, i])
+                _note(registers, seen[t, i])
             visits_now = _visit(table, stamp, count, now, after[t, i])
             found[t, i] = visits_now
             samples += 1
             if visits_now == 1:
                 new += 1
                 _note(registers, after[t, i])
-            if done[t, i]:
-                now += 1
-                _visit(table, stamp, count, now, seen[t + 1, i])
-                _note(registers, seen[t + 1, i])
-        episode[i], last[i] = now, seen[steps, i]
+            begins = done[t, i]
+        episode[i], last[i] = now, ~seen[steps, i] if begins else seen[steps, i]
     visits[0], visits[1] = samples, new
 
 
@@ -122,18 +123,17 @@ def count_on_tensors(
     """`count_on_host` on any device; it never waits for it."""
     everywhere = torch.ones_like(done[0])
     begins = (memory.episode == 0) | (memory.last != seen[0])
-    memory.episode.add_(begins)
-    _visit_all(memory, seen[0], begins)
-    noted = [(seen[0], begins)]
+    noted: list[tuple[Tensor, Tensor]] = []
     found = []
     for t in range(len(after)):
         counted = everywhere if live is None else live[t]
+        first = begins & counted
+        memory.episode.add_(first)
+        _visit_all(memory, seen[t], first)
         found.append(_visit_all(memory, after[t], counted))
-        over = done[t] & counted
-        memory.episode.add_(over)
-        _visit_all(memory, seen[t + 1], over)
-        noted += [(after[t], found[-1] == 1), (seen[t + 1], over)]
-    memory.last.copy_(seen[-1])
+        noted += [(seen[t], first), (after[t], found[-1] == 1)]
+        begins = torch.where(counted, done[t], True)
+    memory.last.copy_(torch.where(begins, ~seen[-1], seen[-1]))
     hashes, which = (torch.stack(column) for column in zip(*noted, strict=True))
     _note_all(memory.registers, hashes.flatten(), which.flatten())
     visits = torch.stack(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -23,8 +24,8 @@ class EpisodicCount(Bonus):
 
     Args:
         form: ``"sqrt"`` or ``"first"``.
-        leaves: paths of the leaves of a Dict or Tuple observation that are looked at; by default
-            all.
+        leaves: paths of the leaves of a Dict or Tuple observation that are looked at, or one path;
+            by default all.
         resolution: floats are rounded down to multiples of this; 0: they are as they are.
         capacity: observations of an episode that are told apart, at most; what finds no place gets
             no bonus. With a time limit no more memory is taken than that needs.
@@ -48,19 +49,20 @@ class EpisodicCount(Bonus):
     def __init__(
         self,
         form: str = "sqrt",
-        leaves: Sequence[str] = (),
+        leaves: str | Sequence[str] = (),
         resolution: float = 0.0,
         capacity: int = 4096,
     ) -> None:
         super().__init__()
         if form not in COUNT_FORMS:
             raise ValueError(f"form must be {' or '.join(COUNT_FORMS)}, got {form!r}")
-        if resolution < 0 or capacity < 1:
+        if not (math.isfinite(resolution) and resolution >= 0) or capacity < 1:
             raise ValueError(
                 f"resolution must be at least 0 and capacity at least 1, got {resolution} and "
                 f"{capacity}"
             )
-        self.form, self.leaves = form, tuple(leaves)
+        self.form = form
+        self.leaves = (leaves,) if isinstance(leaves, str) else tuple(leaves)
         self.resolution, self.capacity = resolution, capacity
 
     def build(self, setting: Setting) -> None:

@@ -61,10 +61,7 @@ class ObsHash(nn.Module):
             factor: Tensor = getattr(self, f"factor_{k}")
             sums = self._sums(views[path], len(lead), factor)
             total = sums if k == 0 else total.add_(sums)
-        if rows.device.type == "cpu":
-            _mix(total.view(-1).numpy())
-            return total
-        return _mixed(total)
+        return mixed(total)
 
     def _sums(self, leaf: Tensor, lead: int, factor: Tensor) -> Tensor:
         if len(factor) >= _WIDE and lead > 1 and leaf.device.type != "cpu":
@@ -95,6 +92,15 @@ def _sum_words(words, factor, out):  # type: ignore[no-untyped-def]
         out[i] = total
 
 
+def mixed(x: Tensor) -> Tensor:
+    """Numbers of which every bit depends on every bit of `x`, int64, and of which different ones
+    stay different (splitmix64's steps); may overwrite `x`."""
+    if x.device.type != "cpu":
+        return _mixed(x)
+    _mix(x.view(-1).numpy())
+    return x
+
+
 @njit(cache=True, nogil=True)
 def _mix(x):  # type: ignore[no-untyped-def]
     """`_mixed`, in place."""
@@ -106,7 +112,7 @@ def _mix(x):  # type: ignore[no-untyped-def]
 
 
 def _mixed(x: Tensor) -> Tensor:
-    """Every bit of the result depends on every bit of `x` (splitmix64's steps)."""
+    """`mixed` of PyTorch's operations, on any device; a new tensor."""
     x = (x ^ _shifted(x, 30)) * -4658895280553007687
     x = (x ^ _shifted(x, 27)) * -7723592293110705685
     return x ^ _shifted(x, 31)

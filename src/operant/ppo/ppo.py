@@ -18,7 +18,7 @@ from operant.ppo.bonuses import with_bonuses, with_intrinsic, with_popart
 from operant.ppo.config import Config
 from operant.ppo.engines.choose import choose_device, choose_engine
 from operant.ppo.job import Iteration, Job
-from operant.ppo.policy import add_intrinsic_head, add_return_normalizer
+from operant.ppo.policy import add_intrinsic_head, add_return_normalizer, check_value_scale
 from operant.training.adam import Adam
 from operant.training.add_on import AddOn
 from operant.training.callbacks import Callback, only_watches
@@ -74,7 +74,9 @@ class PPO(Trainer):
             `operant.models.policy_for` the spaces.
         add_ons: what is done besides; see `operant.training.add_on`.
         intrinsic: intrinsic rewards: ``"rnd"``, ``"icm"``, ``"count"``, objects such as
-            ``operant.models.RND()``, or several of both; see ``[intrinsic]`` in the configuration.
+            ``operant.models.RND()``, or several of both, instead of those that the environment
+            ships; ``"none"`` or an empty list: none. Their options are ``[intrinsic]`` of the
+            configuration.
         options: single values by name, with or without their section: ``learning_rate=1e-3``.
 
     The seed also seeds PyTorch's global generator, which initialises the network. `pickle` and
@@ -105,7 +107,7 @@ class PPO(Trainer):
         ):
             raise ValueError("options of [policy] are for the built-in networks, not for policy=")
         source = source_of(env)
-        bonuses, options = with_bonuses(intrinsic, options)
+        bonuses, options = with_bonuses(intrinsic, add_ons, config, options)
         config = config_for(source, config, options, env if isinstance(env, str) else "")
         add_ons = with_popart(with_intrinsic(add_ons, bonuses, config), policy, config)
         device = choose_device(config.run.device, source)
@@ -130,6 +132,7 @@ class PPO(Trainer):
 
     def complete(self, policy: nn.Module) -> nn.Module:
         """A policy with the normaliser of returns, if ``ppo.normalize_reward`` asks for one."""
+        check_value_scale(policy, self.env.single_observation_space)
         add_return_normalizer(policy, self.config)
         add_intrinsic_head(policy, self.config)
         return policy

@@ -36,38 +36,47 @@ def bonus_of(config: IntrinsicConfig, kind: str) -> Bonus:
     return KINDS[kind](**{ours: getattr(config, name) for ours, name in named.items()})
 
 
-def listed(given: str | Bonus | Sequence[str | Bonus] | None) -> tuple[list[Bonus], list[str]]:
-    """Bonuses that were made, and names of others, of what a trainer is given as ``intrinsic``.
+def listed(given: str | Bonus | Sequence[str | Bonus]) -> list[str | Bonus]:
+    """What a trainer is given as ``intrinsic``, one by one; nothing for ``"none"``.
 
     Raises:
-        TypeError: something else.
+        TypeError: something else than names and bonuses.
     """
-    items: list[Any] = [] if given is None else [given]
-    if isinstance(given, list | tuple):
-        items = list(given)
+    items: list[Any] = list(given) if isinstance(given, list | tuple) else [given]
     for one in items:
         if not isinstance(one, str | Bonus):
             raise TypeError(
                 "intrinsic must be names or objects of operant.models.Bonus, such as "
                 f"intrinsic=RND(), got {one!r}"
             )
-    made = [one for one in items if isinstance(one, Bonus)]
-    return made, [one for one in items if isinstance(one, str) and one != "none"]
+    return [] if items == ["none"] else items
 
 
-def values_of(bonuses: list[Bonus], names: Sequence[str] = ()) -> dict[str, Any]:
-    """The options, by dotted name, that describe those of `bonuses` that are the library's, and
-    others by their `names`; a trainer that is loaded makes them again from these.
+def kinds_of(items: Sequence[str | Bonus]) -> tuple[str, ...]:
+    """``intrinsic.kind`` of names and of the library's bonuses; ones of one's own have none."""
+    return tuple(
+        one if isinstance(one, str) else one.name
+        for one in items
+        if isinstance(one, str) or is_ours(one)
+    )
+
+
+def is_ours(bonus: Bonus) -> bool:
+    """Whether it is the library's, which a configuration can describe."""
+    return KINDS.get(bonus.name) is type(bonus)
+
+
+def values_of(items: Sequence[str | Bonus]) -> dict[str, Any]:
+    """The options, by dotted name, that describe those of `items` that are the library's; a trainer
+    that is loaded makes them again from these, and from their kinds.
 
     Raises:
         ValueError: two of them say different things of one option.
     """
     values: dict[str, Any] = {}
-    kinds = list(names)
-    for bonus in bonuses:
-        if KINDS.get(bonus.name) is not type(bonus):
+    for bonus in items:
+        if isinstance(bonus, str) or not is_ours(bonus):
             continue
-        kinds.append(bonus.name)
         for ours, name in OPTIONS[bonus.name].items():
             value = getattr(bonus, ours)
             if values.setdefault(f"intrinsic.{name}", value) != value:
@@ -75,4 +84,4 @@ def values_of(bonuses: list[Bonus], names: Sequence[str] = ()) -> dict[str, Any]
                     f"intrinsic.{name} is {values[f'intrinsic.{name}']!r} for one bonus and "
                     f"{value!r} for another; give both the same"
                 )
-    return values | ({"intrinsic.kind": tuple(kinds)} if kinds else {})
+    return values

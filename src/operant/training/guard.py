@@ -16,7 +16,8 @@ class NonFiniteError(ArithmeticError):
     """Training met NaN or infinity. The message says what, where and when.
 
     ``what`` is ``"observation"``, ``"value"``, ``"log-probability"``, ``"reward"``, ``"action"``,
-    ``"loss"`` or ``"gradient"``; ``env_index`` is None where no environment is to blame.
+    ``"loss"``, ``"gradient"``, or a bonus or an add-on by its name; ``env_index`` is None where no
+    environment is to blame.
     """
 
     def __init__(self, what: str, iteration: int, env_index: int | None, detail: str) -> None:

@@ -12,7 +12,7 @@ _CHUNK = 128
 
 class ReturnScale(nn.Module):
     """The sums go on from episode to episode, as in Burda et al. (2018), and from rollout to
-    rollout: ``g[t] = gamma * g[t - 1] + bonus[t]``.
+    rollout: ``g[t] = gamma * g[t - 1] + bonus[t]``. Where a row rests they stand still.
 
     Args:
         num_envs: N.
@@ -35,9 +35,13 @@ class ReturnScale(nn.Module):
         self.register_buffer("fading", fading.float(), persistent=False)
 
     @torch.no_grad()
-    def forward(self, bonus: Tensor) -> Tensor:
-        """`bonus` ``[T, N]`` scaled, after its sums were taken in; a new tensor."""
-        self.normalizer.update(self.sums(bonus))
+    def forward(self, bonus: Tensor, live: Tensor | None = None) -> Tensor:
+        """`bonus` ``[T, N]`` scaled, after its sums were taken in; a new tensor.
+
+        `live`, bool ``[T, N]``, says which of these are samples; None: all.
+        """
+        sums = self.sums(bonus) if live is None else self._sums_of(bonus, live)[live]
+        self.normalizer.update(sums)
         return bonus * self.normalizer.scale()
 
     def sums(self, bonus: Tensor) -> Tensor:
@@ -51,3 +55,14 @@ class ReturnScale(nn.Module):
             carry = sums[-1]
         self.carry.copy_(carry)
         return torch.cat(found)
+
+    def _sums_of(self, bonus: Tensor, live: Tensor) -> Tensor:
+        """`sums` of the samples alone; where a row rests, the last one before."""
+        found = torch.empty_like(bonus)
+        carry = self.carry.clone()
+        gamma = self.fading[0]
+        for t in range(len(bonus)):
+            carry = torch.where(live[t], gamma * carry + bonus[t], carry)
+            found[t] = carry
+        self.carry.copy_(carry)
+        return found

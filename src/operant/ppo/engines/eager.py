@@ -138,7 +138,8 @@ class EagerEngine(BaseEngine):
         for t in range(buffer.num_steps + 1):
             found = job.intrinsic_value(buffer.obs[t].to(job.device))
             buffer.intrinsic.value[t] = found
-        buffer.intrinsic.add_to(buffer.advantage)
+        goes_on = None if buffer.live is None else torch.as_tensor(job.env.live_rows())
+        buffer.intrinsic.add_to(buffer.advantage, buffer.live, goes_on)
 
     # update ---------------------------------------------------------------------------------
     def update(self, iteration: int, learning_rate: float, clip: float) -> dict[str, float]:
