@@ -140,7 +140,7 @@ def test_forged_checkpoints(engine: str, home: Path, cli: Cli, tmp_path: Path) -
     rng = random.Random(16)
     run = home / "runs" / "forged"
     refused = 0
-    for _ in range(25):
+    for _ in range(12):
         shutil.rmtree(run, ignore_errors=True)
         shutil.copytree(home / "runs" / engine, run)
         folder = latest_checkpoint(run / "checkpoints")
@@ -168,7 +168,7 @@ def test_forged_checkpoints(engine: str, home: Path, cli: Cli, tmp_path: Path) -
                 assert len(lines) == 1, (what, said)
                 assert lines[0] == said.splitlines()[-1], (what, said)
                 assert len(lines[0]) > 20, (what, said)
-    assert refused >= 10
+    assert refused >= 5
 
 
 def test_weights_that_are_not_finite_are_refused(home: Path, cli: Cli) -> None:
