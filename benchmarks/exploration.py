@@ -4,9 +4,10 @@
     python benchmarks/exploration.py - --only MultiRoom --seeds 7 --curves curves.png
 
 Exit code 1 if a run with a bonus ends below what is wanted, or if plain PPO solves DeepSea,
-MultiRoom or SparseMountainCar, which then prove nothing. The values were looked at with seeds 1 to
-3; seeds 101 and 102 were used for nothing else. A run has one thread; `seconds` count starting and
-evaluating, `training_seconds` do not. With `--only`, rows that the file has of others are kept.
+MultiRoom or SparseMountainCar with most seeds: then they prove nothing. The values were looked at
+with seeds 1 to 3; seeds 101 and 102 were used for nothing else. A run has one thread;
+`training_seconds` count neither starting nor evaluating. With `--only`, rows that the file has of
+others are kept.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ SEEDS = (1, 2, 3, 101, 102)
 @dataclass(frozen=True)
 class Line:
     """A training: its environment, what is changed, and the mean return over 100 episodes that it
-    must reach; or, of `plain` PPO, must stay below, if it says so."""
+    must reach; or, of `plain` PPO, must stay below with most seeds, if it says so."""
 
     env: str
     what: str
@@ -71,7 +72,8 @@ def trained(line: Line, seed: int) -> dict[str, Any]:
     report = json.loads(done.stdout.splitlines()[-1])
     with (Path(report["path"]) / "metrics.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    curve = [[int(row["steps"]), round(float(row["mean_return"]), 3)] for row in rows]
+    ended = [row for row in rows if row["mean_return"]]  # in the first iterations no episode has
+    curve = [[int(row["steps"]), round(float(row["mean_return"]), 3)] for row in ended]
     reached = report["eval_return"]
     return {
         "env": line.env,
@@ -80,7 +82,7 @@ def trained(line: Line, seed: int) -> dict[str, Any]:
         "seed": seed,
         "wanted": line.wanted,
         "eval_return": reached,
-        "as_expected": reached < line.wanted if line.fails else reached >= line.wanted,
+        "solved": reached >= line.wanted,
         "steps": report["steps"],
         "training_seconds": report["seconds"],
         "engine": report["engine"],
@@ -118,6 +120,12 @@ def draw(rows: list[dict[str, Any]], path: str) -> None:
     figure.savefig(path, dpi=110)
 
 
+def as_expected(line: Line, rows: list[dict[str, Any]]) -> bool:
+    """Whether all runs of a line solved it, or, where it fails, no more than half of them."""
+    solved = [row["solved"] for row in rows if row["command"] == line.command]
+    return 2 * sum(solved) <= len(solved) if line.fails else all(solved)
+
+
 def kept(target: str, lines: list[Line]) -> list[dict[str, Any]]:
     """What the file has of other lines."""
     now = {line.command for line in lines}
@@ -146,8 +154,8 @@ def main() -> int:
         for one in [pool.submit(trained, line, seed) for line in lines for seed in seeds]:
             found.append(row := one.result())
             print(
-                f"{'as expected' if row['as_expected'] else 'NOT AS EXPECTED'} "
-                f"{row['eval_return']:7.3f} of {row['wanted']:g}  {row['command']} "
+                f"{'solved' if row['solved'] else 'unsolved':8} {row['eval_return']:7.3f} "
+                f"of {row['wanted']:g}  {row['command']} "
                 f"--seed {row['seed']}  ({row['steps']:,} steps, {row['training_seconds']:.0f} s)",
                 file=sys.stderr,
                 flush=True,
@@ -156,7 +164,7 @@ def main() -> int:
     write_json(given.target, frame(rows))
     if given.curves:
         draw(rows, given.curves)
-    return 0 if all(row["as_expected"] for row in found) else 1
+    return 0 if all(as_expected(line, found) for line in lines) else 1
 
 
 if __name__ == "__main__":

@@ -164,7 +164,7 @@ class MultiRoom(Env):
         "ppo.gamma": 0.99,
         "ppo.gae_lambda": 0.95,
         "ppo.entropy_coef": 0.01,
-        "run.total_steps": 2_000_000,
+        "run.total_steps": 4_000_000,
         "intrinsic.kind": "count",
         "intrinsic.coef": 0.005,
         "intrinsic.coef_schedule": "linear",
