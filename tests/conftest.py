@@ -30,6 +30,8 @@ from numba.core.dispatcher import Dispatcher
 from operant.backends.reference import numbers as reference
 
 os.environ.setdefault("OPERANT_HOME", str(Path(tempfile.gettempdir()) / "operant-tests"))
+# PyTorch's threads spin while they wait, and take the cores of the tests beside them.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # In a hook GIT_DIR names the repository that is being worked on: tests that make one of their own
 # would commit to that. And the user's settings may sign commits, or run hooks.
 for name in [name for name in os.environ if name.startswith("GIT_")]:
