@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import gc
 import importlib
 import importlib.util
 import os
@@ -32,6 +33,8 @@ from operant.backends.reference import numbers as reference
 os.environ.setdefault("OPERANT_HOME", str(Path(tempfile.gettempdir()) / "operant-tests"))
 # PyTorch's threads spin while they wait, and take the cores of the tests beside them.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# To walk all that PyTorch, Numba and Triton have made, again and again, takes a tenth of the time.
+gc.set_threshold(100_000, 50, 100)
 # In a hook GIT_DIR names the repository that is being worked on: tests that make one of their own
 # would commit to that. And the user's settings may sign commits, or run hooks.
 for name in [name for name in os.environ if name.startswith("GIT_")]:
