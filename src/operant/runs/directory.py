@@ -14,6 +14,7 @@ $OPERANT_HOME/runs/<run_id>/
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -40,6 +41,16 @@ from operant.toolchain.paths import home
 from operant.toolchain.text import printable
 
 _RESERVED = {"latest", "best"}
+
+
+class RunTakenError(ValueError):
+    """There is a run of that name already."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(
+            f"there is a run {run_id!r} already; choose another --run-id, continue it with "
+            f"--resume {run_id}, or remove it with: operant runs rm {run_id}"
+        )
 
 
 @dataclass(frozen=True)
@@ -93,22 +104,41 @@ class Run:
         """A new run directory with its configuration, TOML text; it is there whole or not at all.
 
         Raises:
-            ValueError: a name that cannot be one, or is taken.
+            ValueError: a name that cannot be one.
+            RunTakenError: there is a run of that name.
         """
         check_run_id(run_id)
         path = runs_folder() / run_id
         make_folder(path.parent)
         if path.exists():
-            raise ValueError(
-                f"there is a run {run_id!r} already; choose another --run-id, continue it with "
-                f"--resume {run_id}, or remove it with: operant runs rm {run_id}"
-            )
+            raise RunTakenError(run_id)
         staged = path.with_name(temporary_name(run_id))
         staged.mkdir()
         write_synced(staged / "config.toml", config.encode())
-        staged.rename(path)
+        try:
+            staged.rename(path)
+        except OSError as error:
+            discard(staged)
+            if error.errno in (
+                errno.ENOTEMPTY,
+                errno.EEXIST,
+                errno.ENOTDIR,
+            ):  # another process was faster
+                raise RunTakenError(run_id) from error
+            raise
         sync_folder(path.parent)
         return cls(path)
+
+    @classmethod
+    def create_free(cls, name: str, config: str = "") -> Run:
+        """A new run called `name`, or `name`-2 and so on if that is taken: also by a process that
+        looks for a name at the same moment."""
+        number = 1
+        while True:
+            try:
+                return cls.create(name if number == 1 else f"{name}-{number}", config)
+            except RunTakenError:
+                number += 1
 
     def check(self) -> None:
         """Before anything is written: refuse links and other strange things in place of our own.
@@ -219,11 +249,15 @@ def check_run_id(run_id: str) -> None:
         )
 
 
-def new_run_id(env_id: str) -> str:
-    """A free name: environment, date and time."""
+def run_name(env_id: str) -> str:
+    """Environment, date and time."""
     stem = re.sub(r"[^a-z0-9]+", "-", Path(env_id.rpartition(":")[2] or env_id).name.lower())
-    name = f"{stem[:64].strip('-') or 'run'}-{time.strftime('%Y%m%d-%H%M%S')}"
-    number = 1
+    return f"{stem[:64].strip('-') or 'run'}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def new_run_id(env_id: str) -> str:
+    """A name that is free now: environment, date and time."""
+    name, number = run_name(env_id), 1
     while (runs_folder() / (name if number == 1 else f"{name}-{number}")).exists():
         number += 1
     return name if number == 1 else f"{name}-{number}"

@@ -13,7 +13,7 @@ from torch import nn
 
 from operant.lang.env import Env
 from operant.runs.checkpoint import find_checkpoint, list_checkpoints, load_checkpoint
-from operant.runs.directory import Lock, Run, new_run_id
+from operant.runs.directory import Lock, Run, run_name
 from operant.runs.logs import cut_log
 from operant.runs.metrics_layout import Status
 from operant.toolchain.files import replace_file, sweep
@@ -108,7 +108,9 @@ class Session(Generic[T]):
         trainer: T = make(env, config, policy=policy, add_ons=add_ons)
         if init_from is not None:
             take_weights(trainer, init_from)
-        run = Run.create(run_id or new_run_id(config.env.id), to_toml(trainer.config))
+        text = to_toml(trainer.config)
+        name = run_name(config.env.id)
+        run = Run.create(run_id, text) if run_id else Run.create_free(name, text)
         try:
             origin = None if init_from is None else init_from.record()
             return cls(run, trainer, None, run.lock(), origin=origin)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from operant.runs.directory import Run, check_run_id, runs_folder
+from operant.runs.directory import Run, check_run_id
 from operant.runs.hardware import HARDWARE, Hardware
 from operant.runs.logs import CsvLog, read_csv
 from operant.runs.metrics_file import MetricsWriter
@@ -155,11 +155,7 @@ class Logger:
 
 def _new_run(name: str, total_steps: int, env: str) -> Run:
     check_run_id(name)
-    number, free = 1, name
-    while (runs_folder() / free).exists():
-        number += 1
-        free = f"{name}-{number}"
-    run = Run.create(free)
+    run = Run.create_free(name)
     text = f"[env]\nid = {_quoted(env)}\n\n[run]\ntotal_steps = {int(total_steps)}\n"
     replace_file(run.config_file, text.encode())
     return run
