@@ -41,6 +41,7 @@ from operant.toolchain.paths import home
 from operant.toolchain.text import printable
 
 _RESERVED = {"latest", "best"}
+_IN_THE_WAY = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 
 
 class RunTakenError(ValueError):
@@ -119,11 +120,7 @@ class Run:
             staged.rename(path)
         except OSError as error:
             discard(staged)
-            if error.errno in (
-                errno.ENOTEMPTY,
-                errno.EEXIST,
-                errno.ENOTDIR,
-            ):  # another process was faster
+            if error.errno in _IN_THE_WAY:  # another process was faster
                 raise RunTakenError(run_id) from error
             raise
         sync_folder(path.parent)
