@@ -154,7 +154,7 @@ class MultiRoom(Env):
     reward_threshold = 0.6
     render_size = (600, 600)
     render_fps = 10
-    training = {  # plain PPO does not get past the first doors: docs/exploration.md
+    training = {  # plain PPO needs luck to get there: docs/exploration.md
         "env.num_envs": 64,
         "policy.normalize_obs": True,
         "ppo.num_steps": 128,
