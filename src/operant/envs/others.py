@@ -61,6 +61,10 @@ _MINIGRID = {
     "ppo.epochs": 4,
     "ppo.learning_rate": 1e-3,
     "ppo.entropy_coef": 0.01,
+    "intrinsic.kind": "count",
+    "intrinsic.coef": 0.005,
+    "intrinsic.coef_schedule": "linear",
+    "intrinsic.count_form": "first",
     "run.total_steps": 500_000,
 }
 _ATARI = {
