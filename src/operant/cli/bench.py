@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from typer import Option
 
-from operant.cli import bench_compare, bench_foreign, bench_ppo, bench_spaces
+from operant.cli import bench_compare, bench_foreign, bench_ppo, bench_run, bench_spaces
 from operant.cli.options import JsonFile
 from operant.cli.screen import UserError, errors, mistakes, output, short, verb
 
@@ -131,6 +131,8 @@ def env(
 
 app.command("ppo", epilog=bench_ppo.EXAMPLE)(verb(bench_ppo.ppo))
 app.command("spaces", epilog=bench_spaces.EXAMPLE)(verb(bench_spaces.spaces))
+app.command("run", epilog=bench_run.RUN_EXAMPLE)(verb(bench_run.run))
+app.command("save", epilog=bench_run.SAVE_EXAMPLE)(verb(bench_run.save))
 app.command("compare", epilog=bench_compare.EXAMPLE)(verb(bench_compare.compare))
 
 
@@ -152,13 +154,9 @@ def write_results(json_file: str, found: list[dict[str, Any]]) -> None:
     Raises:
         UserError: it cannot be written.
     """
-    from operant.bench.frame import frame, write_json
+    from operant.bench.frame import frame
 
-    if json_file:
-        try:
-            write_json(json_file, frame(found))
-        except OSError as error:
-            raise UserError(f"cannot write {json_file}: {error.strerror}") from None
+    bench_run.write_to(json_file, frame(found))
 
 
 def _print_table(found: list[dict[str, Any]]) -> None:

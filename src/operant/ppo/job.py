@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from operant.buffers.normalizer import RunningNormalizer
 from operant.buffers.value_stream import ValueStream
 from operant.models.distributions import Distribution
+from operant.models.outputs import head_of, value_of
 from operant.models.popart import PopArtValueHead, popart_head, task_space
 from operant.ppo.config import Config
 from operant.spaces.rows import ObsLayout
@@ -105,23 +106,11 @@ class Job:
 
     def head(self, obs: Tensor) -> Tensor:
         """Head ``[B, H]``, see `forward`."""
-        obs = self.obs_layout.split(obs)
-        only_head = _method(self.policy, "head")
-        result: Tensor = self.policy(obs)[0] if only_head is None else only_head(obs)
-        return result
+        return head_of(self.policy, self.obs_layout.split(obs))
 
     def value(self, obs: Tensor) -> Tensor:
         """Value ``[B]``, see `forward`."""
-        obs = self.obs_layout.split(obs)
-        only_value = _method(self.policy, "value")
-        result: Tensor = self.policy(obs)[1] if only_value is None else only_value(obs)
-        return result
-
-
-def _method(policy: nn.Module, name: str) -> Any:
-    """A method of a policy; None if it has none, or a layer of this name."""
-    found = getattr(policy, name, None)
-    return None if isinstance(found, nn.Module | Tensor) else found
+        return value_of(self.policy, self.obs_layout.split(obs))
 
 
 class Iteration(NamedTuple):

@@ -13,6 +13,7 @@ from torch import nn
 
 from operant.backends.foreign.actions import Reader, action_reader
 from operant.models.distributions import Distribution, masked
+from operant.models.outputs import head_of
 from operant.spaces.batches import unflatten
 from operant.spaces.rows import ObsLayout
 
@@ -59,7 +60,7 @@ class Agent:
         """
         rows, single = self.obs_layout.rows(obs)
         self.policy.eval()
-        head, _ = self.policy(self.obs_layout.split(torch.from_numpy(rows).to(self.device)))
+        head = head_of(self.policy, self.obs_layout.split(torch.from_numpy(rows).to(self.device)))
         if action_masks is not None:
             allowed = np.asarray(action_masks, np.bool_)
             if allowed.shape not in (head.shape[-1:] if single else (), tuple(head.shape)):
