@@ -11,7 +11,14 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from typer import Option
 
-from operant.cli import bench_compare, bench_foreign, bench_ppo, bench_run, bench_spaces
+from operant.cli import (
+    bench_compare,
+    bench_foreign,
+    bench_ppo,
+    bench_report,
+    bench_run,
+    bench_spaces,
+)
 from operant.cli.options import JsonFile
 from operant.cli.screen import UserError, errors, mistakes, output, short, verb
 
@@ -133,6 +140,7 @@ app.command("ppo", epilog=bench_ppo.EXAMPLE)(verb(bench_ppo.ppo))
 app.command("spaces", epilog=bench_spaces.EXAMPLE)(verb(bench_spaces.spaces))
 app.command("run", epilog=bench_run.RUN_EXAMPLE)(verb(bench_run.run))
 app.command("save", epilog=bench_run.SAVE_EXAMPLE)(verb(bench_run.save))
+app.command("report", epilog=bench_report.EXAMPLE)(verb(bench_report.report))
 app.command("compare", epilog=bench_compare.EXAMPLE)(verb(bench_compare.compare))
 
 

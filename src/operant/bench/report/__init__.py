@@ -1,0 +1,1 @@
+"""``operant bench report``: results as a static page, with charts drawn here."""
