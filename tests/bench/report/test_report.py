@@ -162,8 +162,26 @@ texts = st.text(max_size=30) | st.sampled_from(
 )
 values = st.none() | st.booleans() | st.integers() | st.floats() | texts
 names = st.sampled_from(
-    "system env backend num_envs sps sps_min sps_max engine hidden what curve seconds reached name "
-    "unit median low high".split()
+    [
+        "system",
+        "env",
+        "backend",
+        "num_envs",
+        "sps",
+        "sps_min",
+        "sps_max",
+        "engine",
+        "hidden",
+        "what",
+        "curve",
+        "seconds",
+        "reached",
+        "name",
+        "unit",
+        "median",
+        "low",
+        "high",
+    ]
 )
 pairs = st.lists(st.lists(values, max_size=3), max_size=5)
 
