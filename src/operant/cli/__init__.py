@@ -25,6 +25,7 @@ from operant.cli import (
     record,
     runs,
     stop,
+    sweep,
     train,
     tune,
 )
@@ -58,6 +59,7 @@ app.command("envs", epilog=envs.EXAMPLE)(verb(envs.envs))
 app.command("check", epilog=check.EXAMPLE)(verb(check.check))
 app.add_typer(bench.app, name="bench")
 app.command("profile", epilog=profile.EXAMPLE)(verb(profile.profile))
+app.command("sweep", epilog=sweep.EXAMPLE)(verb(sweep.sweep))
 app.command("tune", epilog=tune.EXAMPLE)(verb(tune.tune))
 
 

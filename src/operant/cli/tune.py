@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,6 +12,7 @@ import typer
 from typer import Argument, Option
 
 from operant.cli.compile_status import compile_status
+from operant.cli.duration import seconds_of
 from operant.cli.meter import follow, training_mistakes
 from operant.cli.screen import UserError, errors, literal, mistakes, output, short
 
@@ -27,7 +27,6 @@ EXAMPLE = (
     "Example:  operant tune CartPole-v1 --grid num_envs=64,256 --grid rollout_steps=32,128 "
     "--budget 60s"
 )
-_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
 def tune(
@@ -73,18 +72,11 @@ def tune(
     from operant.bench.grid import parsed_grid
 
     with mistakes():
-        seconds = _seconds(budget)
+        seconds = seconds_of(budget, "--budget")
         axes = parsed_grid(grid or [])
         cls, base = _base(env, config, settings or [], device)
         steps = _steps(verify_steps, base)
     _tune(cls, base, axes, seconds, most_spread, out, as_json, (verify, steps, verify_seeds))
-
-
-def _seconds(text: str) -> float:
-    found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([a-z]*)\s*", text)
-    if found is None or found[2] not in _UNITS or not float(found[1]) > 0:
-        raise UserError(f"--budget must be a time such as 120s or 5m, got {text!r}")
-    return float(found[1]) * _UNITS[found[2]]
 
 
 def _steps(text: str, base: Config) -> int:

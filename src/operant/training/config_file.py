@@ -153,7 +153,7 @@ def to_toml(config: BaseConfig, comments: bool = True) -> str:
     for section, table in config.to_dict().items():
         lines += ["", f"[{section}]"] if lines else [f"[{section}]"]
         for key, value in table.items():
-            line = f"{key} = {_toml(value)}"
+            line = f"{key} = {toml_value(value)}"
             lines += _commented(line, help_texts[f"{section}.{key}"]) if comments else [line]
     return "\n".join(lines) + "\n"
 
@@ -165,15 +165,17 @@ def _commented(line: str, help_text: str) -> list[str]:
     return [f"{line:<{_COMMENTS_AT - 1}} {first}", *(" " * _COMMENTS_AT + text for text in rest)]
 
 
-def _toml(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """A value as TOML: a flag, a number, a string, a list or tuple, or a table in one line."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
         return _toml_string(value)
-    if isinstance(value, list):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(toml_value(item) for item in value) + "]"
     if isinstance(value, dict):
-        inside = ", ".join(f"{_toml_string(key)} = {_toml(item)}" for key, item in value.items())
+        items = (f"{_toml_string(key)} = {toml_value(item)}" for key, item in value.items())
+        inside = ", ".join(items)
         return "{ " + inside + " }" if inside else "{}"
     if isinstance(value, int):
         return f"{value:_}" if value >= 10_000 else str(value)
