@@ -224,8 +224,7 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
         return obs, *results, {} if ends is None else self._info(ends)
 
     def _info(self, ends: Ends) -> dict[str, Any]:
-        ended = np.zeros(self.num_envs, np.bool_)
-        ended[ends.env_index] = True
+        ended = self._memory.terminated | self._memory.truncated
         info = {"final_obs": nested(self.layout, self._memory.final_obs), "_final_obs": ended}
         if self._reports_episodes:
             returns, lengths = np.zeros(self.num_envs), np.zeros(self.num_envs, np.int32)
@@ -237,20 +236,18 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
         self._check_was_reset()
         self._parts.wait_for_all()
         packed_actions(self._action_layout, actions, self._memory.action)
-        acted = self._memory.live.copy() if self.agents else 1
-        self._executor.step()
-        return self._ends(slice(None), acted)
-
-    def _ends(self, rows: Any, acted: Any = 1) -> Ends | None:
-        """The episodes that ended in a step of some rows, an index, or all, a slice; `acted`: which
-        of them took part, 0 or 1."""
         memory = self._memory
-        self._returns[rows] += memory.reward[rows]
-        self._lengths[rows] += acted
-        ended = memory.terminated[rows] | memory.truncated[rows]
-        if not ended.any():
+        acted = memory.live.copy() if self.agents else 1
+        self._executor.step()
+        self._returns += memory.reward
+        self._lengths += acted
+        return self._ends((memory.terminated | memory.truncated).nonzero()[0])
+
+    def _ends(self, index: np.ndarray) -> Ends | None:
+        """The episodes of these rows, which ended in this step."""
+        if not len(index):
             return None
-        index = ended.nonzero()[0] if isinstance(rows, slice) else rows[ended]
+        memory = self._memory
         cut = memory.truncated[index] & ~memory.terminated[index]
         returns = self._returns[index].astype(np.float32)
         ends = Ends(index, returns, self._lengths[index], cut, memory.final_obs)
@@ -292,7 +289,9 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
         out.reward[rows] = memory.reward[rows]
         out.terminated[rows] = memory.terminated[rows]
         out.truncated[rows] = memory.truncated[rows]
-        return self._ends(rows)
+        self._returns[rows] += memory.reward[rows]
+        self._lengths[rows] += 1
+        return self._ends(rows[memory.terminated[rows] | memory.truncated[rows]])
 
     def render(self) -> tuple[Any, ...] | None:
         """A picture of each environment; None without a render mode, and a warning."""

@@ -20,8 +20,8 @@ from operant.spaces.rows import ObsLayout
 
 MakeEnv = Callable[[], Any]
 """Makes a `gymnasium.Env`, or an environment of PettingZoo's."""
-_FLOATS = (float, np.float64)
 _FALSE = np.False_
+_FLAGS = (bool, np.bool_, int, np.integer)
 
 
 class Layouts(NamedTuple):
@@ -147,11 +147,12 @@ class EnvBlock:
         """`_step_one` for all, for arrays as observations: what most steps give is written here,
         everything else by `_take`."""
         (leaf,) = self.layouts.observation.leaves
-        shape, dtype, rewards, array_type = leaf.shape, leaf.dtype, self._reward, np.ndarray
+        shape, dtype, rewards = leaf.shape, leaf.dtype, self._reward
+        array_type, float64, np_false = np.ndarray, np.float64, _FALSE  # a look-up each less
         actions = self._memory.action[self.first : self.end]
         # Numbers of the type that sample() gives, or rows of a copy: an environment may keep them.
         taken = list(actions.copy() if actions.ndim > 1 else actions)
-        index, take = self.first - 1, self._take
+        index, take = self.first - 1, self._take  # counted by hand: less than enumerate() costs
         for step, action, row in zip(self._steps, taken, self._obs_rows, strict=True):
             index += 1
             try:
@@ -162,10 +163,10 @@ class EnvBlock:
                 type(obs) is array_type
                 and (obs.dtype is dtype or obs.dtype == dtype)
                 and obs.shape == shape
-                and type(reward) in _FLOATS
+                and (type(reward) is float or type(reward) is float64)
                 and reward - reward == 0.0
-                and (terminated is False or terminated is _FALSE)
-                and (truncated is False or truncated is _FALSE)
+                and (terminated is False or terminated is np_false)
+                and (truncated is False or truncated is np_false)
                 and type(info) is dict
             ):
                 row[...] = obs
@@ -231,7 +232,7 @@ class EnvBlock:
 
     def _flag(self, r: int, name: str, value: Any, action: Any) -> bool:
         """A truth value that is none of Python's, as one."""
-        if isinstance(value, bool | np.bool_ | int | np.integer):
+        if isinstance(value, _FLAGS):
             return bool(value)
         if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "bi":
             return bool(value.item())

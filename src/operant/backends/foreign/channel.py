@@ -36,18 +36,28 @@ class Channel:
     Args:
         end: of the pair.
         bells: to ring and to hear; None: everything goes through the socket.
-        gone: whether the other side has ended.
+        gone: whether the other side has ended; None: this process ends with it.
     """
 
     def __init__(
         self,
         end: socket.socket,
         bells: tuple[Bell, Bell] | None,
-        gone: Callable[[], bool] = lambda: False,
+        gone: Callable[[], bool] | None = None,
     ) -> None:
         self.socket = end
         self._bells, self._gone = bells, gone
         self._limit_s = float("inf")
+
+    @property
+    def core(self) -> int | None:
+        """Where the other side was when it rang last; None without bells."""
+        return None if self._bells is None else self._bells[1].core
+
+    @property
+    def is_near(self) -> bool:
+        """Whether that is the core that this process runs on."""
+        return self._bells is not None and self._bells[1].is_near
 
     def send(self, letter: bytes, payload: bytes = b"") -> None:
         """Send a message.
@@ -88,6 +98,10 @@ class Channel:
         return self.receive_told()
 
     def _heard(self, bell: Bell) -> int:
+        if self._gone is None:
+            while (word := bell.wait(None)) is None:
+                pass
+            return word
         began = None
         while (word := bell.wait(_LOOK_S)) is None:
             now = time.monotonic()
@@ -128,14 +142,16 @@ class Channel:
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
 
 
-def worker_bells(file: int, number: int, spins: int, new: bool = False) -> tuple[Bell, Bell] | None:
+def worker_bells(
+    file: int, number: int, spins: bool, new: bool = False
+) -> tuple[Bell, Bell] | None:
     """The bells of a worker in an open file of `operant.backends.foreign.memory.shared_file`: those
     that it rings and hears; the other way round for the batch. None where there are no bells.
 
     Args:
         file: for the bells of all workers.
         number: of the worker.
-        spins: how often a waiting side looks before it sleeps.
+        spins: whether a waiting side looks before it sleeps.
         new: whether to make them.
     """
     if not AVAILABLE:

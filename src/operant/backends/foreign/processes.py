@@ -36,8 +36,8 @@ from operant.toolchain.machine import usable_cores
 
 _START_S = 120.0
 _END_S = 2.0
-_SPINS = 200
-"""Looks at a bell before sleeping; about 30 us."""
+_LOOK_STEPS = 16
+"""Steps after which the cores of the workers are looked at."""
 
 
 class _Worker:
@@ -46,17 +46,18 @@ class _Worker:
     def __init__(
         self, launcher: Launcher, number: int, workers: int, envs: range, files: tuple[int, int]
     ) -> None:
-        self.envs = envs
+        self.number, self.envs = number, envs
         self.stepping: list[int] = []
         """Submitted, and not done yet, in order."""
         ours, theirs = socket.socketpair()
         alive_read, self._alive = os.pipe()
-        # Only where there are more cores than workers: else spinning takes the core that the other
-        # side needs to finish.
-        spins = _SPINS if usable_cores() > workers else 0
+        # With more workers than cores spinning would take a core that another one needs to finish.
+        spins = workers <= usable_cores()
         heard, rung = c.worker_bells(files[1], number, spins, new=True) or (None, None)
         try:
-            self.process = launcher.start((number, spins), (theirs.fileno(), *files, alive_read))
+            self.process = launcher.start(
+                (number, int(spins)), (theirs.fileno(), *files, alive_read)
+            )
         except BaseException:
             ours.close()
             os.close(self._alive)
@@ -125,7 +126,7 @@ class Processes:
         self._sent: list[_Worker] = []
         """Asked for something, and not answered yet."""
         self._seeds: dict[int, int] = {}
-        self._lives = 0
+        self._lives = self._steps = 0
         self._closed = ""
         self._workers: list[_Worker] = []
         self._shared, self._bells = shared_file(), shared_file()
@@ -204,29 +205,33 @@ class Processes:
         self._check_open()
         while self._sent:  # of a call that was interrupted, by Ctrl-C for example
             self._answer(self._sent.pop(), "finished an interrupted call")
-        found: list[bytes] = []
-        failure: ForeignEnvError | None = None
-        for k, worker in enumerate(self._workers):
-            with suppress(c.GoneError):  # its answer will say so
-                worker.channel.send(letter, b"" if payloads is None else payloads[k])
+        found = [b""] * len(self._workers)
+        failures: dict[int, ForeignEnvError] = {}
+        # One that shares this process's core comes to work when this one sleeps: it is asked last,
+        # and waited for first.
+        for worker in sorted(self._workers, key=lambda worker: worker.channel.is_near):
+            try:  # noqa: SIM105 - suppress() takes 1 us
+                worker.channel.send(letter, b"" if payloads is None else payloads[worker.number])
+            except c.GoneError:  # its answer will say so
+                pass
             self._sent.append(worker)
-        for k, worker in enumerate(self._workers):
+        while self._sent:
+            worker = self._sent[-1]
             try:
-                found.append(self._answer(worker, doing))
+                found[worker.number] = self._answer(worker, doing)
             except WorkerDiedError as error:
                 if self._restart and letter in (c.STEP, c.RESET):
-                    self._start_again(k, cut=letter == c.STEP)
-                    found.append(b"")
+                    self._start_again(worker.number, cut=letter == c.STEP)
                 else:
-                    failure = failure or error
+                    failures[worker.number] = error
             except StepTimeoutError:
                 self._sent = []
                 raise
             except ForeignEnvError as error:
-                failure = failure or error
-            self._sent.remove(worker)
-        if failure is not None:
-            raise failure
+                failures[worker.number] = error
+            self._sent.pop()
+        if failures:
+            raise failures[min(failures)]
         return found
 
     def _start_again(self, k: int, cut: bool) -> None:
@@ -250,8 +255,27 @@ class Processes:
         worker.channel.send(c.RESET, pickle.dumps((seeds, None)))
         self._answer(worker, "was reset")
 
+    def _spread(self) -> None:
+        """Move workers that are found on one core to cores of their own. Kernels of virtual
+        machines may put processes that sleep often together, where they take turns.
+
+        They are free to be moved again at once, so that this takes no core from anyone."""
+        cores = [worker.channel.core for worker in self._workers]
+        for k, worker in enumerate(self._workers):
+            if cores[k] is None or cores[k] not in cores[:k]:
+                continue
+            with suppress(OSError):  # it has ended
+                allowed = os.sched_getaffinity(worker.process.pid)
+                if free := sorted(allowed.difference(cores)):
+                    cores[k] = free[0]
+                    os.sched_setaffinity(worker.process.pid, free[:1])
+                    os.sched_setaffinity(worker.process.pid, allowed)
+
     def step(self) -> None:
         """See `Executor`."""
+        self._steps += 1
+        if self._steps % _LOOK_STEPS == 0 and len(self._workers) <= usable_cores():
+            self._spread()
         if self._layouts.agents:
             self._acting = self.memory.live.copy()
         self._all(c.STEP, None, "stepped")

@@ -1,6 +1,6 @@
 """A process that holds some environments of a batch: ``python -m`` this file, with the number of
-the worker, how often it spins, and four open files: the channel, the shared memory, that of the
-bells, and a pipe that closes when the batch's process ends."""
+the worker, whether it spins (1 or 0), and four open files: the channel, the shared memory, that of
+the bells, and a pipe that closes when the batch's process ends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def main(number: int, spins: int, control: int, shared: int, bells: int, parent:
     """Do what comes over the channel until it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the batch's process to answer
     threading.Thread(target=end_with, args=(parent,), daemon=True).start()
-    channel = c.Channel(socket.socket(fileno=control), c.worker_bells(bells, number, spins))
+    channel = c.Channel(socket.socket(fileno=control), c.worker_bells(bells, number, bool(spins)))
     block: EnvBlock | None = None
     try:
         _, setup = channel.receive_told()
