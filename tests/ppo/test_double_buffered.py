@@ -29,7 +29,7 @@ def trainer(backend: str, env: Any = Walk, num_envs: int = 7, **options: Any) ->
 
 def in_halves(ppo: PPO) -> PPO:
     """As an engine on a GPU does it, with everything on the CPU."""
-    ppo.engine._halves = DoubleBuffered(ppo.engine.job, ppo.engine.buffer)
+    ppo.engine._halves = DoubleBuffered(ppo.engine.job, ppo.engine.buffer.num_steps)
     return ppo
 
 

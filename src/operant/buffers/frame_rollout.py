@@ -115,6 +115,11 @@ class FrameRollout(RolloutBuffer):
         self._frames = torch.zeros((self._k - 1 + shape[0], *shape[1:]), dtype=dtype)
         self.arrays[name] = self._frames.numpy()[self._k - 1 :]
 
+    @property
+    def frames(self) -> np.ndarray:
+        """All frames, ``[k - 1 + T + 1, N, *shape]``, those before the rollout first; a view."""
+        return self._frames.numpy()
+
     def start(self, obs: np.ndarray | None = None) -> np.ndarray:
         """Begin a rollout; see `RolloutBuffer.start`. `obs` and the memory are of single frames."""
         before = np.moveaxis(self._history.frames[:, :-1], 1, 0)

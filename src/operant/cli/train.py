@@ -22,6 +22,7 @@ from operant.cli.screen import (
     output,
     printable,
 )
+from operant.cli.train_again import replayed, resumed
 from operant.cli.train_report import Advice, print_report, saved
 from operant.cli.train_signals import Signals
 
@@ -40,6 +41,7 @@ _SHORT_FOR = {
     "eval-every": "run.eval_every",
     "device": "run.device",
     "engine": "run.engine",
+    "mode": "run.mode",
 }
 """Switches that are another name of an option."""
 
@@ -78,12 +80,18 @@ def train(
     ] = "",
     device: Annotated[str, Option(help="auto, cpu, cuda or cuda:N.")] = "",
     engine: Annotated[str, Option(help="auto, eager, graph or fused.")] = "",
+    mode: Annotated[
+        str, Option(help="async: collect the next rollouts while it trains on the last.")
+    ] = "",
     run_id: Annotated[str, Option(metavar="NAME", help="Name of the new run.")] = "",
     init_from: Annotated[
         str, Option(metavar="RUN", help="Start from the weights of a run, or of a checkpoint.")
     ] = "",
     resume: Annotated[
         str, Option(metavar="RUN", help="Continue a run: its name, or 'latest'.")
+    ] = "",
+    replay: Annotated[
+        str, Option(metavar="RUN", help="Repeat a run of --mode async: the same weights again.")
     ] = "",
     checkpoint: Annotated[
         str, Option(metavar="STEP", help="With --resume or --init-from: this one; also 'best'.")
@@ -101,10 +109,10 @@ def train(
     Ctrl-C finishes the iteration and saves; a second one stops at once.
     Exit code 3: a number was not finite (NaN); the last good checkpoint is kept.
     """
-    words = (seed, total_steps, num_envs, learning_rate, threads, eval_every, device, engine)
+    words = (seed, total_steps, num_envs, learning_rate, threads, eval_every, device, engine, mode)
     short_for = dict(zip(_SHORT_FOR, words, strict=True))
     typed = {name: word for name, word in short_for.items() if word not in (None, "")}
-    given = Given(env, config, settings or [], typed, init_from, checkpoint)
+    given = Given(env, config, settings or [], typed, init_from, checkpoint, replay)
     with mistakes():
         values = given.values()
     _check(given, values, seeds, run_id, resume)
@@ -137,6 +145,7 @@ class Given(NamedTuple):
     """Switches of `_SHORT_FOR`, by name."""
     init_from: str
     checkpoint: str
+    replay: str = ""
 
     def values(self) -> dict[str, Any]:
         """By dotted name; switches win over --set, --set over the file.
@@ -174,6 +183,8 @@ class Given(NamedTuple):
             named["init-from"] = self.init_from
         if self.checkpoint != "latest":
             named["checkpoint"] = self.checkpoint
+        if self.replay:
+            named["replay"] = self.replay
         words += [f"--{name}={value}" for name, value in named.items()]
         return words + [word for setting in self.settings for word in ("--set", setting)]
 
@@ -182,12 +193,16 @@ def _check(
     given: Given, values: dict[str, Any], seeds: int | None, run_id: str, resume: str
 ) -> None:
     """Raise UserError for switches that do not go together."""
-    if not given.env and not resume and not given.init_from and "env.id" not in values:
+    again = resume or given.init_from or given.replay
+    if not given.env and not again and "env.id" not in values:
         raise UserError("name an environment, such as CartPole-v1, or a run to --resume")
     if resume and run_id:
         raise UserError("--run-id names a new run; --resume continues one under its own name")
     if resume and given.init_from:
         raise UserError("--resume continues a run, --init-from starts a new one; choose one")
+    for name, used in (("--resume", resume), ("--init-from", given.init_from), ("--seeds", seeds)):
+        if given.replay and used:
+            raise UserError(f"--replay repeats a run as it was; leave out {name}")
     if resume and seeds is not None:
         raise UserError("--seeds starts new runs; --resume continues one: leave out one of them")
     if given.checkpoint != "latest" and not resume and not given.init_from:
@@ -253,7 +268,9 @@ def opened(given: Given, values: dict[str, Any], run_id: str, resume: str = "") 
     """
     text = "starting: compiling the environment (once for each definition)"
     with compile_status(text), mistakes():
-        return _resumed(given, values, resume) if resume else _started(given, values, run_id)
+        if given.replay:
+            return replayed(given, values, given.replay, run_id)
+        return resumed(given, values, resume) if resume else _started(given, values, run_id)
 
 
 def _started(given: Given, values: dict[str, Any], run_id: str) -> Session:
@@ -299,35 +316,6 @@ def _env_of(origin: Origin) -> str:
         f"you name it; if you trust it: operant train {code_to_name(env)} --init-from "
         f"{shlex.quote(origin.name)}"
     )
-
-
-def _resumed(given: Given, values: dict[str, Any], resume: str) -> Session:
-    from operant.cli.target import code_to_name, is_registered, load_env, load_wrappers
-    from operant.ppo.session import Session
-    from operant.runs.directory import find_run
-    from operant.runs.summary import summary
-    from operant.training.foreign import UntrustedWrapperError
-
-    run = find_run(resume)
-    chosen = load_env(given.env) if given.env else None
-    load_wrappers(values.get("env.wrappers", ()))
-    try:
-        return Session.resume(run, chosen, values, checkpoint=given.checkpoint)
-    except UntrustedWrapperError as error:
-        again = shlex.quote(f"env.wrappers={json.dumps(error.all_wrappers)}")
-        raise UserError(
-            f"env.wrappers of {resume} names code, which is not imported unless you name it too; "
-            f"if you trust it, add --set {printable(again)}"
-        ) from None
-    except ValueError:
-        named = summary(run).env
-        if chosen is not None or named is None or is_registered(named):
-            raise
-        raise UserError(
-            f"the environment {named!r} of {resume} is not registered; its code is not run "
-            f"unless you name it; if you trust it: operant train {code_to_name(named)} --resume "
-            f"{shlex.quote(resume)}"
-        ) from None
 
 
 class Outcome(NamedTuple):

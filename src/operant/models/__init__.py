@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from operant.models.popart import PopArtValueHead
     from operant.models.rnd import RND
     from operant.models.tree_normalizer import TreeNormalizer
-    from operant.ppo.ppo import PPO
+    from operant.ppo.ppo import PPO, AsyncPPO
 
 _NAMES = {
     "operant.models.actor_critic": (
@@ -63,7 +63,7 @@ _NAMES = {
     "operant.models.icm": ("ICM",),
     "operant.models.episodic_count": ("EpisodicCount",),
     "operant.models.tree_normalizer": ("TreeNormalizer",),
-    "operant.ppo.ppo": ("PPO",),
+    "operant.ppo.ppo": ("PPO", "AsyncPPO"),
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}
 
@@ -72,6 +72,7 @@ __all__ = [
     "PPO",
     "RND",
     "ActorCritic",
+    "AsyncPPO",
     "Bonus",
     "ContinuousActorCritic",
     "DiscreteActorCritic",

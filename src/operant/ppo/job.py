@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from operant.buffers.normalizer import RunningNormalizer
+from operant.buffers.rollout import RolloutBuffer
 from operant.buffers.value_stream import ValueStream
 from operant.models.distributions import Distribution
 from operant.models.outputs import head_of, value_of
@@ -147,6 +149,10 @@ class Engine(Protocol):
         """Train on the buffer; figures about it, means over all minibatches, and the share of the
         targets' variance that the values explain. The policy is in training mode afterwards."""
 
+    def expect_until(self, end: int) -> None:
+        """Told before an iteration: those from number `end` on will not be asked for, so that an
+        engine with a policy of its own to act with may collect the others meanwhile."""
+
     def expect(self, following: Iteration | None) -> None:
         """Told before an update what will be asked for next, if nobody looks at environments,
         policy or buffer until that has ended: the engine may begin with it after the update."""
@@ -175,3 +181,18 @@ class Engine(Protocol):
         Raises:
             ValueError: a missing entry or a wrong shape.
         """
+
+
+class HostEngine(Engine, Protocol):
+    """One whose rollouts are in main memory, and may take turns; see `BaseEngine`."""
+
+    job: Job
+    buffer: RolloutBuffer
+    parts: int
+    before_step: Callable[[int, int], bool]
+
+    def new_buffer(self) -> RolloutBuffer:
+        """Memory for another rollout."""
+
+    def use(self, buffer: RolloutBuffer) -> None:
+        """Work on another rollout from now on."""

@@ -16,6 +16,7 @@ from operant.models.bonus import Bonus
 from operant.ppo.batch import check_order, config_for, make_env, source_of
 from operant.ppo.bonuses import with_bonuses, with_intrinsic, with_popart
 from operant.ppo.config import Config
+from operant.ppo.engines.async_engine import ASYNC_METRICS
 from operant.ppo.engines.choose import choose_device, choose_engine
 from operant.ppo.job import Iteration, Job
 from operant.ppo.policy import add_intrinsic_head, add_return_normalizer, check_value_scale
@@ -28,7 +29,7 @@ from operant.vector.batch import Batch
 from operant.vector.foreign_env import ForeignEnv
 from operant.vector.make import MakesEnvs
 
-__all__ = ["METRICS", "PPO", "WINDOW", "Timings"]
+__all__ = ["METRICS", "PPO", "WINDOW", "AsyncPPO", "Timings"]
 
 METRICS = (
     *COUNTERS,
@@ -87,7 +88,7 @@ class PPO(Trainer):
     """
 
     config_type = Config
-    metrics = METRICS
+    metrics: tuple[str, ...] = METRICS  # type: ignore[misc]  # with more where run.mode is async
     config: Config
 
     def __init__(
@@ -111,6 +112,8 @@ class PPO(Trainer):
         config = config_for(source, config, options, env if isinstance(env, str) else "")
         add_ons = with_popart(with_intrinsic(add_ons, bonuses, config), policy, config)
         device = choose_device(config.run.device, source)
+        if config.run.mode == "async":
+            self.metrics = (*METRICS, *ASYNC_METRICS)
         super().__init__(config, make_env(config, source, device), device, policy, add_ons)
         self.optimizer = Adam(self.policy.parameters(), config.ppo.adam_eps)
         normalizer = getattr(self.policy, "return_normalizer", None)
@@ -143,6 +146,7 @@ class PPO(Trainer):
         began = time.perf_counter()
         now = self._following(total, 0)
         assert now is not None
+        self.engine.expect_until(self.iteration + -(-(total - self.steps) // len(self.buffer)))
         episodes = self.engine.collect(now.number, now.step)
         collected = time.perf_counter()
         self.collected(episodes, callbacks)
@@ -226,3 +230,22 @@ class PPO(Trainer):
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue from there; see `Engine.set_state`."""
         self.engine.set_state(state)
+
+
+class AsyncPPO(PPO):
+    """`PPO` with ``mode="async"``: it collects the next rollouts while it trains on the last.
+
+    >>> ppo = AsyncPPO("CartPole-v1", num_envs=8, num_steps=16, seed=1)
+    >>> ppo.learn(total_steps=256).config.run.mode
+    'async'
+
+    Args:
+        env, config, options: see `PPO`.
+
+    Raises:
+        ValueError: environments on a GPU.
+    """
+
+    def __init__(self, env: Any, config: Config | None = None, **options: Any) -> None:
+        options.pop("run.mode", None)
+        super().__init__(env, config, **{**options, "mode": "async"})

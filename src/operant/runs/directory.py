@@ -6,6 +6,7 @@ $OPERANT_HOME/runs/<run_id>/
     metrics.csv        a row for each iteration        (append-only)
     metrics.jsonl      the same, for other tools        (append-only)
     metrics.mmap       the same, live, for the monitor
+    schedule.bin       of an asynchronous run, see `operant.runs.schedule`
     train.log          what happened, in words
     lock               held by the process that trains
     checkpoints/       see `operant.runs.checkpoint`
@@ -96,6 +97,11 @@ class Run:
         return self.path / "metrics.mmap"
 
     @property
+    def schedule_file(self) -> Path:
+        """Which weights acted when; of an asynchronous run."""
+        return self.path / "schedule.bin"
+
+    @property
     def log_file(self) -> Path:
         """What happened, in words."""
         return self.path / "train.log"
@@ -145,7 +151,7 @@ class Run:
         """
         for file in (self.config_file, self.info_file, self.csv_file, self.jsonl_file):
             check_plain(file)
-        for file in (self.mmap_file, self.log_file, self.path / "lock"):
+        for file in (self.mmap_file, self.schedule_file, self.log_file, self.path / "lock"):
             check_plain(file)
         for name in ("checkpoints", "tensorboard", "wandb"):
             check_folder(self.path / name)

@@ -32,6 +32,7 @@ from operant.training.advice import ALIASES, known_as
 from operant.training.section import Section, converted, kinds_of, option
 
 SCHEDULES = ("constant", "linear", "cosine")
+MODES = ("sync", "async")
 ENGINES = ("auto", "eager", "graph", "fused")
 COMPILE = ("auto", "off", "on", "max")
 PRECISIONS = ("auto", "fp32", "tf32", "bf16", "fp16")
@@ -128,6 +129,12 @@ class RunConfig(Section, table="run"):
     seed: int = option(0, "the same seed gives the same run", least=0, most=2**63 - 1)
     device: str = option("auto", "auto, cpu, cuda or cuda:N")
     engine: str = option("auto", "how the loop is executed", choices=ENGINES)
+    mode: str = option(
+        "sync", "async: collect the next rollouts while one is trained on", choices=MODES
+    )
+    max_lag: int = option(
+        1, "async: updates that weights which act may be behind, at most", least=0, most=64
+    )
     precision: str = option(
         "auto", "of the networks on a GPU: what the engine prefers, or one", choices=PRECISIONS
     )
@@ -147,6 +154,11 @@ class RunConfig(Section, table="run"):
     tensorboard: bool = option(False, "also write TensorBoard events")
     wandb: bool = option(False, "also log to Weights & Biases")
 
+    @property
+    def rollouts(self) -> int:
+        """Rollouts that there is memory for."""
+        return self.max_lag + 1 if self.mode == "async" else 1
+
 
 class BaseConfig:
     """Everything a run depends on: a frozen dataclass, each field a `Section` of that name."""
@@ -156,7 +168,10 @@ class BaseConfig:
     run: RunConfig
     is_shipped: ClassVar[bool] = False
     """Whether ``training`` of environments' classes has values for this algorithm."""
-    fixed: ClassVar[tuple[str, ...]] = ("env.", "policy.", "run.seed")
+    fixed: ClassVar[tuple[str, ...]] = (
+        *("env.", "policy.", "run.seed"),
+        *("run.mode", "run.max_lag"),  # rollouts may be under way
+    )
     """Beginnings of the names that a run is made of: they cannot change when it is resumed."""
 
     def __post_init__(self) -> None:

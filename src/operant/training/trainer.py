@@ -246,12 +246,14 @@ class Trainer:
         callbacks = checked(callbacks)
         self.total_steps = total
         self._since = time.perf_counter()
+        broken_off = True
         try:
             with one_thread_an_operation(), shown(self, total, callbacks, progress) as called:
                 while self.steps < total and not self._stopping:
                     self._iterate(total, called)
+                broken_off = False
         finally:
-            self.retract(broken_off=True)
+            self.retract(broken_off)
             self._stopping = False
             self.seconds += time.perf_counter() - self._since
         return self

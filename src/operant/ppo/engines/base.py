@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -32,11 +33,25 @@ class BaseEngine:
         obs = job.obs_layout if stack is None else stack.frame_layout
         samples = ppo.num_steps * env.num_envs
         numbers = math.prod(dist.action_shape) + dist.noise_size
-        size = samples * (2 * obs.nbytes + 8 * numbers + 32)
+        size = samples * (2 * obs.nbytes + 8 * numbers + 32) * job.config.run.rollouts
         check_memory(size, f"{ppo.num_steps} steps of {env.num_envs}")
-        self.buffer = self._new_buffer(obs_dtype)
+        self._obs_dtype = obs_dtype
+        self.buffer = self.new_buffer()
         self.buffer.intrinsic = job.new_stream(self.buffer.reward.device)
         self._return_carry = np.zeros(env.num_envs, np.float32)
+        self.parts = 1
+        """Sets of rows that are answered one after the other in a step of a rollout."""
+        self.before_step: Callable[[int, int], bool] = _nothing_new
+        """Called before the policy answers step `t` of the rows of a part: ``(part, t)``; whether
+        its weights have changed. Of rollouts that are one call of a kernel for step 0 alone."""
+
+    def new_buffer(self) -> RolloutBuffer:
+        """Memory for another rollout of this job."""
+        return self._new_buffer(self._obs_dtype)
+
+    def use(self, buffer: RolloutBuffer) -> None:
+        """Work on another rollout of this job from now on."""
+        self.buffer = buffer
 
     def _new_buffer(self, obs_dtype: torch.dtype | None) -> RolloutBuffer:
         job, dist = self.job, self.job.distribution
@@ -75,6 +90,9 @@ class BaseEngine:
         return report(self.job, self.buffer, figures, iteration)
 
     # an iteration before it is asked for ----------------------------------------------------
+    def expect_until(self, end: int) -> None:
+        """See `Engine`."""
+
     def expect(self, following: Iteration | None) -> None:
         """See `Engine`. Nothing is begun: the host that computes has nothing to wait for."""
 
@@ -121,6 +139,11 @@ class BaseEngine:
         if not isinstance(carry, np.ndarray) or carry.shape != self._return_carry.shape:
             raise ValueError(f"return_carry must have shape {self._return_carry.shape}")
         self._return_carry[:] = carry
+
+
+def _nothing_new(part: int, t: int) -> bool:
+    """The weights are those that are trained."""
+    return False
 
 
 def keep_ends(buffer: RolloutBuffer, t: int, ends: Ends) -> tuple[np.ndarray, ...]:

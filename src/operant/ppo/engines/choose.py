@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 
-from operant.ppo.job import Engine, Job
+from operant.ppo.engines.async_engine import AsyncEngine, acting_job, why_not_async
+from operant.ppo.job import Engine, HostEngine, Job
 from operant.vector.batch import compiled_batch, is_batch
 
 log = logging.getLogger("operant.engine")
@@ -27,12 +28,25 @@ def choose_engine(job: Job) -> Choice:
 
     A job that the engine asked for cannot do goes to the next one, with the reason.
     """
+    if job.config.run.mode == "async":
+        refused = why_not_async(job)
+        if refused is not None:
+            raise ValueError(refused)
     compiled_on_gpu = job.env.backend == "cuda" and compiled_batch(job.env) is not None
     chosen = _on_gpu(job) if compiled_on_gpu else _on_host(job)
     wanted = job.config.run.engine
     if wanted not in ("auto", chosen.engine.name):
         log.warning("engine %s: %s", chosen.engine.name, chosen.reason)
-    return chosen
+    return _beside_updates(chosen) if job.config.run.mode == "async" else chosen
+
+
+def _beside_updates(chosen: Choice) -> Choice:
+    """The engine that was chosen, with another one of its kind that collects meanwhile."""
+    learner = cast(HostEngine, chosen.engine)  # of environments in main memory
+    actor = type(learner)(acting_job(learner.job))
+    lag = learner.job.config.run.max_lag
+    how = f"rollouts are collected beside updates, up to {lag} ahead"
+    return Choice(AsyncEngine(learner, actor), f"{chosen.reason}; {how}")
 
 
 def _on_host(job: Job) -> Choice:

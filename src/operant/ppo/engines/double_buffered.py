@@ -9,6 +9,7 @@ so that no timing changes a result.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol, TypeGuard
 
 import numpy as np
@@ -100,33 +101,46 @@ class DoubleBuffered:
 
     Args:
         job: with a batch that `steps_in_parts`.
-        buffer: where the rollout is stored.
+        num_steps: of a rollout.
     """
 
-    def __init__(self, job: Job, buffer: RolloutBuffer) -> None:
+    def __init__(self, job: Job, num_steps: int) -> None:
         assert steps_in_parts(job.env)
-        self._job, self._buffer, self._env = job, buffer, job.env
+        self._job, self._env = job, job.env
         self._streams = SideStreams(job.device)
         self._halves = [
-            _Half(side, rows, job, buffer.num_steps)
+            _Half(side, rows, job, num_steps)
             for side, rows in enumerate(job.env.halves())
             if len(rows)
         ]
 
-    def collect(self, noise: np.ndarray) -> Episodes:
+    @property
+    def parts(self) -> int:
+        """How many halves there are."""
+        return len(self._halves)
+
+    def collect(
+        self,
+        noise: np.ndarray,
+        buffer: RolloutBuffer,
+        before_step: Callable[[int, int], bool],
+    ) -> Episodes:
         """Fill the buffer but for values at its ends; the episodes that finished.
 
         Args:
             noise: float32 ``[T, N, noise_size]``.
+            buffer: where the rollout is stored.
+            before_step: see `BaseEngine`; a half is a part.
         """
-        buffer, device = self._buffer, self._job.device
+        device = self._job.device
         drawn = [torch.from_numpy(noise[:, half.rows]).to(device) for half in self._halves]
         finished: list[tuple[np.ndarray, ...]] = []
         self._env.write_obs(buffer.start())
         for t in range(buffer.num_steps):
-            for half, numbers in zip(self._halves, drawn, strict=True):
+            for part, (half, numbers) in enumerate(zip(self._halves, drawn, strict=True)):
                 if t > 0:
-                    self._finish(half, t - 1, finished)
+                    self._finish(half, buffer, t - 1, finished)
+                before_step(part, t)
                 half.obs.host[...] = buffer.arrays["obs"][t, half.rows]
                 if self._job.mask_size:
                     allowed = self._env.action_masks()[half.rows]
@@ -135,17 +149,19 @@ class DoubleBuffered:
                     half.answer(t, numbers[t])
                 self._env.begin_rows(half.actions(), half.rows)
         for half in self._halves:
-            self._finish(half, buffer.num_steps - 1, finished)
+            self._finish(half, buffer, buffer.num_steps - 1, finished)
         self._streams.join()
         for half in self._halves:
             for name, found in half.kept.items():
                 buffer.arrays[name][:, half.rows] = found.cpu().numpy()
         return _in_order(Episodes.joined(finished))
 
-    def _finish(self, half: _Half, t: int, finished: list[tuple[np.ndarray, ...]]) -> None:
-        ends = self._env.finish_rows(half.rows, self._buffer.step_memory(t))
+    def _finish(
+        self, half: _Half, buffer: RolloutBuffer, t: int, finished: list[tuple[np.ndarray, ...]]
+    ) -> None:
+        ends = self._env.finish_rows(half.rows, buffer.step_memory(t))
         if ends is not None:
-            finished.append(keep_ends(self._buffer, t, ends))
+            finished.append(keep_ends(buffer, t, ends))
 
 
 def _in_order(episodes: Episodes) -> Episodes:

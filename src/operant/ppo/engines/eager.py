@@ -51,7 +51,8 @@ class EagerEngine(BaseEngine):
         self._halves: DoubleBuffered | None = None
         self._bonus_target: Tensor | None = None
         if not on_cpu and steps_in_parts(job.env) and not isinstance(self.buffer, FrameRollout):
-            self._halves = DoubleBuffered(job, self.buffer)
+            self._halves = DoubleBuffered(job, steps)
+            self.parts = self._halves.parts
 
     # collect --------------------------------------------------------------------------------
     @torch.inference_mode()
@@ -61,7 +62,9 @@ class EagerEngine(BaseEngine):
         job.policy.eval()
         fill_uniforms(self._noise, job.config.run.seed, step)
         episodes = (
-            self._play(iteration) if self._halves is None else self._halves.collect(self._noise)
+            self._play(iteration)
+            if self._halves is None
+            else self._halves.collect(self._noise, buffer, self.before_step)
         )
         buffer.last_value[:] = job.value(buffer.obs[-1].to(device))
         buffer.fill_final_values(lambda final_obs: job.value(final_obs.to(device)))
@@ -78,6 +81,7 @@ class EagerEngine(BaseEngine):
         rows_rest = buffer.live is not None
         env.write_obs(buffer.start())
         for t in range(buffer.num_steps):
+            self.before_step(0, t)
             head, value = job.forward(buffer.obs[t].to(device))
             if rows_rest:
                 buffer.arrays["live"][t] = env.live_rows()

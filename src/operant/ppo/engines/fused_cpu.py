@@ -13,6 +13,7 @@ import time
 import numpy as np
 import torch
 
+from operant.buffers.rollout import RolloutBuffer
 from operant.models.actor_critic import ActorCritic
 from operant.models.distributions import Categorical, Gaussian, MultiCategorical
 from operant.models.encoders import OneHot
@@ -80,6 +81,12 @@ class FusedEngine(BaseEngine):
         )
         self._load_functions()
 
+    def use(self, buffer: RolloutBuffer) -> None:
+        """See `BaseEngine`."""
+        super().use(buffer)
+        self._arguments.set(**buffer.arrays)
+        self._rollout.buffer = buffer
+
     @property
     def threads(self) -> int:
         """Threads that train, as far as is known by now."""
@@ -107,6 +114,7 @@ class FusedEngine(BaseEngine):
             value_row=policy.actor_head.out_features if policy.critic is None else 0,
             actor_outputs=policy.actor_head.out_features,
             activation=plan.activation,
+            parameters=plan.records(),
             parameter_tensors=len(plan.parameters),
             weights=aligned(plan.weights.size, np.float32),
             log_std=plan.log_std,
@@ -167,6 +175,7 @@ class FusedEngine(BaseEngine):
             **arrays,
             steps=steps,
             envs=envs,
+            first_step=0,
             env_tiles=-(-envs // self._env_tile),
             seed_low=job.config.run.seed & 0xFFFFFFFF,
             seed_high=job.config.run.seed >> 32,
@@ -236,8 +245,14 @@ class FusedEngine(BaseEngine):
         """Fill the buffer; see `Engine`."""
         self.job.policy.eval()  # for those who look at it: nothing here depends on the mode
         self._arguments.set(first_step=step)
+        self.before_step(0, 0)
         self._pack()
-        return self._rollout.collect(iteration)
+        return self._rollout.collect(iteration, self._renewed)
+
+    def _renewed(self, t: int) -> None:
+        """Show the kernels other weights, if there are such for step `t`."""
+        if self.before_step(0, t):
+            self._pack()
 
     def _pack(self) -> None:
         """Show the kernels the parameters and statistics as they are now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -30,8 +31,14 @@ class Rollout(Protocol):
     called: tuple[str, ...]
     """Kernels that those call, besides what every rollout needs."""
 
-    def collect(self, iteration: int) -> Episodes:
-        """Fill the buffer from step ``first_step`` of the arguments on; see `Engine.collect`."""
+    buffer: RolloutBuffer
+    """Where it is stored; the arguments have its arrays."""
+
+    def collect(self, iteration: int, before_step: Callable[[int], object]) -> Episodes:
+        """Fill the buffer from step ``first_step`` of the arguments on; see `Engine.collect`.
+
+        `before_step` is called before the policy answers a step, if kernels do not play all of them
+        in one go; not for the first."""
 
 
 class CompiledRollout:
@@ -57,7 +64,7 @@ class CompiledRollout:
         players: TeamSize,
         measured: bool,
     ) -> None:
-        self._job, self._buffer, self._kernels = job, buffer, kernels
+        self._job, self.buffer, self._kernels = job, buffer, kernels
         self._tile, self._players, self._measured = tile, players, measured
         steps, obs, tiles = buffer.num_steps, buffer.arrays["obs"], -(-buffer.num_envs // tile)
         limit = job.env.describe().max_episode_steps
@@ -80,9 +87,9 @@ class CompiledRollout:
             bad=np.zeros(tiles, np.int64),
         )
 
-    def collect(self, iteration: int) -> Episodes:
+    def collect(self, iteration: int, before_step: Callable[[int], object]) -> Episodes:
         """See `Rollout`."""
-        arrays, buffer, env = self._kernels.arguments.arrays, self._buffer, self._job.env
+        arrays, buffer, env = self._kernels.arguments.arrays, self.buffer, self._job.env
         assert isinstance(env, VecEnv)
         with env.in_use():
             compiled = self._connect_env(env)
@@ -126,7 +133,7 @@ class CompiledRollout:
 
     def _is_bad(self) -> bool:
         """Whether a number of the rollout is not finite: kernels looked at what steps brought."""
-        ends = (self._buffer.arrays["obs"][0], self._buffer.final_obs)
+        ends = (self.buffer.arrays["obs"][0], self.buffer.final_obs)
         found = bool(self._kernels.arguments.arrays["bad"].any())
         return found or not all(np.isfinite(x).all() for x in ends)
 
@@ -135,7 +142,7 @@ class CompiledRollout:
         a = self._kernels.arguments.arrays
         chosen = _listed(a["final_counts"], _most(a["final_index"], a["final_counts"]))
         order = chosen[np.argsort(a["final_index"][chosen])]
-        self._buffer.set_final_obs(a["final_index"][order], a["final_obs"][order])
+        self.buffer.set_final_obs(a["final_index"][order], a["final_obs"][order])
 
     def _episodes(self) -> Episodes:
         a = self._kernels.arguments.arrays
@@ -143,8 +150,8 @@ class CompiledRollout:
         order = chosen[np.argsort(a["episode_index"][chosen])]
         place = a["episode_index"][order]
         return Episodes(
-            place % self._buffer.num_envs,
-            place // self._buffer.num_envs,
+            place % self.buffer.num_envs,
+            place // self.buffer.num_envs,
             a["episode_return"][order],
             a["episode_length"][order],
             a["episode_cut"][order],
@@ -170,7 +177,7 @@ class SteppedRollout:
     def __init__(
         self, job: Job, buffer: RolloutBuffer, kernels: KernelTeam, tile: int, players: TeamSize
     ) -> None:
-        self._job, self._buffer, self._kernels = job, buffer, kernels
+        self._job, self.buffer, self._kernels = job, buffer, kernels
         self._tile, self._players = tile, players
         self._tiles = -(-buffer.num_envs // tile)
         arguments, parts = kernels.arguments, int(np.prod(job.distribution.action_shape))
@@ -186,14 +193,16 @@ class SteppedRollout:
             final_obs=buffer.final_obs,
         )
 
-    def collect(self, iteration: int) -> Episodes:
+    def collect(self, iteration: int, before_step: Callable[[int], object]) -> Episodes:
         """See `Rollout`."""
-        env, buffer, dist = self._job.env, self._buffer, self._job.distribution
+        env, buffer, dist = self._job.env, self.buffer, self._job.distribution
         mask = self._kernels.arguments.arrays["env_action_mask"]
         finished: list[tuple[np.ndarray, ...]] = []
         seconds = 0.0
         env.write_obs(buffer.start())
         for t in range(buffer.num_steps):
+            if t > 0:
+                before_step(t)
             if self._job.mask_size:
                 mask[...] = env.action_masks()
             seconds += self._act(t)
@@ -222,9 +231,9 @@ class SteppedRollout:
         return time.perf_counter() - began
 
     def _value_finals(self) -> None:
-        place, arguments = self._buffer.final_place, self._kernels.arguments
+        place, arguments = self.buffer.final_place, self._kernels.arguments
         if len(place):
-            arguments.set(final_index=place, final_obs=self._buffer.final_obs)
+            arguments.set(final_index=place, final_obs=self.buffer.final_obs)
             arguments.arrays["final_counts"][0] = len(place)
             self._kernels.run("value_finals", self._tile, 1)
 

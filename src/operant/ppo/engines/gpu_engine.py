@@ -187,6 +187,9 @@ class GpuEngine:
         return found
 
     # an iteration before it is asked for: see `Lookahead` -----------------------------------
+    def expect_until(self, end: int) -> None:
+        """See `Engine`."""
+
     def expect(self, following: Iteration | None) -> None:
         """See `Engine`. Nothing is begun."""
 

@@ -46,6 +46,9 @@ class Lookahead:
         """Whether `torch.compile` fused operations."""
         return self.engine.compiled
 
+    def expect_until(self, end: int) -> None:
+        """See `Engine`. It looks one iteration ahead, at those that `expect` is told of."""
+
     def expect(self, following: Iteration | None) -> None:
         """See `Engine`."""
         self._expected = following
