@@ -263,6 +263,7 @@ def test_limits_are_where_they_should_be() -> None:
         "ppo.epochs",
         "ppo.gamma",
         "ppo.gae_lambda",
+        "run.max_lag",
         "run.seed",
         "run.threads",
     }
