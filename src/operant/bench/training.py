@@ -117,9 +117,13 @@ class TimedTrainer:
         """What the environments took of the last rollout, which took no less."""
         return min(self._clock.take(), self.ppo.timings.collect)
 
+    def close_clock(self) -> None:
+        """Leave the environments untimed; the trainer goes on without rounds."""
+        self._clock.close()
+
     def close(self) -> None:
         """Give back environments and threads."""
-        self._clock.close()
+        self.close_clock()
         self.ppo.env.close()
 
 

@@ -13,6 +13,7 @@ from typer import Option
 
 from operant.cli.compile_status import compile_status
 from operant.cli.meter import follow, training_mistakes
+from operant.cli.profile_inside import Inside, look_inside
 from operant.cli.profile_tables import print_comparison, print_profile, print_trend
 from operant.cli.screen import UserError, errors, mistakes, output, printable
 
@@ -80,6 +81,17 @@ def profile(
     ),
     compare: Annotated[bool, Option("--compare", help="Compare two artifacts.")] = False,
     trend: Annotated[bool, Option("--trend", help="Draw the artifacts of a folder.")] = False,
+    flame: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE",
+            help="Instead: sample a training, for speedscope. With py-spy, if it is installed.",
+        ),
+    ] = None,
+    trace: Annotated[
+        Path | None, Option(metavar="FILE", help="Instead: PyTorch's trace, for Perfetto.")
+    ] = None,
+    memory: Annotated[bool, Option("--memory", help="Instead: what takes memory.")] = False,
 ) -> None:
     """Measure steps per second: environments alone, PPO training, training with evaluations.
 
@@ -113,6 +125,10 @@ def profile(
             repeats=repeats,
             evaluations=Evaluations(eval_every, eval_episodes),
         )
+    inside = Inside(flame, trace, memory)
+    if inside:
+        look_inside(job, inside, as_json)
+        return
     _measure(job, _Wish(target, enforce, floor, calibrate), out, as_json)
 
 

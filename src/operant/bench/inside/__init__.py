@@ -1,0 +1,1 @@
+"""``operant profile --flame``, ``--trace`` and ``--memory``: a look inside a training."""
