@@ -17,6 +17,7 @@ import psutil
 import pytest
 from gymnasium.vector.utils import batch_space
 
+from operant.backends.foreign.bell import AVAILABLE, SIZE, Bell
 from operant.backends.foreign.errors import ForeignEnvError, StepTimeoutError, WorkerDiedError
 from operant.vector.foreign_batch import ForeignBatch, env_seed
 
@@ -54,6 +55,44 @@ def test_the_number_of_workers_changes_nothing(name: str) -> None:
         np.testing.assert_equal(played(backend=backend, workers=workers), one)
     forked = played(backend="processes", workers=4, context="forkserver")
     np.testing.assert_equal(forked, one)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no cores to choose here")
+def test_workers_on_one_core_are_moved_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    cores = os.sched_getaffinity(0)
+    batch = ForeignBatch(MAKERS["CartPole"], 2, backend="processes", workers=2)
+    workers = batch._executor._workers
+    given: list[tuple[int, set[int]]] = []
+    monkeypatch.setattr(os, "sched_setaffinity", lambda pid, to: given.append((pid, set(to))))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3, 5})
+    for found, moved in ((5, {3}), (3, {5})):
+        given.clear()
+        for worker in workers:
+            worker.channel._bells[1]._words[1] = found
+        batch._executor._spread()
+        assert given == [(workers[1].process.pid, moved), (workers[1].process.pid, {3, 5})]
+    workers[0].channel._bells[1]._words[1] = 5
+    given.clear()
+    batch._executor._spread()
+    assert given == []
+    monkeypatch.undo()
+    batch.close()
+    assert os.sched_getaffinity(0) == cores
+
+
+@pytest.mark.skipif(not AVAILABLE, reason="no bells here")
+@pytest.mark.parametrize("spins", [True, False])
+def test_a_bell_is_heard_once_for_each_ring(spins: bool) -> None:
+    memory = np.zeros(SIZE, np.uint8)
+    ringer, listener = Bell(memory, spins, new=True), Bell(memory, spins, new=False)
+    ringer.ring(7)
+    ringer._words[1] = -1  # no core that the listener is on: it may look before it sleeps
+    assert listener.wait(1.0) == 7
+    assert listener.wait(0.001) is None
+    ringer.ring(8)
+    ringer.ring(9)
+    assert [listener.wait(None), listener.wait(None)] == [9, 9]
+    assert listener.wait(0) is None
 
 
 def test_what_an_environment_raises_arrives_and_the_batch_can_be_reset() -> None:
