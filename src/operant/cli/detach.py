@@ -6,6 +6,8 @@ import subprocess
 import time
 from pathlib import Path
 
+import psutil
+
 from operant.cli.screen import UserError, errors, literal, printable
 from operant.runs.directory import Run
 from operant.runs.metrics_file import MetricsReader
@@ -49,9 +51,15 @@ def start_detached(arguments: list[str], run: Run) -> None:
 def _trains(run: Run, pid: int) -> bool:
     try:
         with MetricsReader(run.mmap_file) as reader:
-            return reader.read().pid == pid
-    except (OSError, ValueError):
+            found: int = reader.read().pid
+        return found == pid or _parent(found) == pid  # rank 0, of several
+    except (OSError, ValueError, psutil.Error):
         return False
+
+
+def _parent(pid: int) -> int:
+    found: int = psutil.Process(pid).ppid()  # type: ignore[no-untyped-call]
+    return found
 
 
 def _own_words(output: Path) -> str:

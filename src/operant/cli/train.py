@@ -23,6 +23,15 @@ from operant.cli.screen import (
     printable,
 )
 from operant.cli.train_again import replayed, resumed
+from operant.cli.train_ranks import (
+    be_quiet,
+    follow,
+    launch,
+    own_rank,
+    rank_errors,
+    run_of_restart,
+    session_type,
+)
 from operant.cli.train_report import Advice, print_report, saved
 from operant.cli.train_signals import Signals
 
@@ -83,6 +92,12 @@ def train(
     mode: Annotated[
         str, Option(help="async: collect the next rollouts while it trains on the last.")
     ] = "",
+    ranks: Annotated[
+        int | None, Option(min=1, max=1024, metavar="N", help="Processes that train together.")
+    ] = None,
+    restarts: Annotated[
+        int, Option(min=0, metavar="K", help="With --ranks: how often to go on after a failure.")
+    ] = 0,
     run_id: Annotated[str, Option(metavar="NAME", help="Name of the new run.")] = "",
     init_from: Annotated[
         str, Option(metavar="RUN", help="Start from the weights of a run, or of a checkpoint.")
@@ -116,23 +131,68 @@ def train(
     with mistakes():
         values = given.values()
     _check(given, values, seeds, run_id, resume)
+    _check_ranks(ranks, restarts, seeds, detach or watch)
     if detach or watch:
-        _in_background(given, run_id, resume, seeds, watch, as_json)
+        several = Several(ranks, restarts)
+        _in_background(given, several, run_id, resume, seeds, watch, as_json)
         return
+    if ranks is not None and ranks > 1:
+        with mistakes():
+            arguments = _rank_arguments(given, run_id, resume)
+        launch([*arguments, *(["--json"] if as_json else [])], ranks, restarts)
+        return
+    with rank_errors():
+        _train(given, values, seeds, run_id, resume, as_json)
+
+
+def _train(
+    given: Given,
+    values: dict[str, Any],
+    seeds: int | None,
+    run_id: str,
+    resume: str,
+    as_json: bool,
+) -> None:
+    """Train here, in one process or as one of several."""
+    rank = own_rank()
+    if rank:
+        be_quiet()
     with errors.status("starting: loading PyTorch"):
-        import operant.ppo.session  # noqa: F401  (seconds, the first time)
+        from operant.ppo.session import Following  # seconds, the first time
+        from operant.training.ranks import note
     if seeds is not None:
         from operant.cli.train_seeds import train_seeds
 
         train_seeds(given, values, seeds, run_id, as_json)
         return
+    if rank is not None and (again := run_of_restart(run_id)):
+        given = given._replace(init_from="", checkpoint="latest")
+        run_id, resume = "", again
     session = opened(given, values, run_id, resume)
+    if isinstance(session, Following):
+        follow(session)
+        return
+    if rank is not None:
+        note("run", session.run.id)
     advice = Advice.of(session, given.target(values), resume)
     report = trained(session, advice).report
     if as_json:
         print(json.dumps(report))
     else:
         print_report(report, advice, session.evaluator is not None)
+
+
+class Several(NamedTuple):
+    """Processes that train together, and how often they are started again."""
+
+    ranks: int | None
+    restarts: int
+
+    def arguments(self) -> list[str]:
+        """The same as a command line."""
+        return (
+            [] if self.ranks is None else [f"--ranks={self.ranks}", f"--restarts={self.restarts}"]
+        )
 
 
 class Given(NamedTuple):
@@ -211,8 +271,43 @@ def _check(
         )
 
 
+def _check_ranks(ranks: int | None, restarts: int, seeds: int | None, background: bool) -> None:
+    """Raise UserError for switches that do not go together with several ranks."""
+    started = own_rank() is not None
+    if started and ranks is not None:
+        raise UserError("torchrun has started the ranks already; leave out --ranks")
+    if started and background:
+        raise UserError(
+            "--detach and --monitor start processes, and so did torchrun; leave them out"
+        )
+    if seeds is not None and (started or (ranks or 1) > 1):
+        raise UserError("--seeds trains one run after the other, each in one process, not on ranks")
+    if restarts and ranks is None:
+        raise UserError("--restarts is for several processes: --ranks N --restarts K")
+
+
+def _rank_arguments(given: Given, run_id: str, resume: str) -> list[str]:
+    """The command line of each rank. A new run has its name from here, for a restart to know."""
+    from operant.runs.directory import check_run_id, find_run, new_run_id
+
+    if resume:
+        return [
+            *given.arguments(),
+            f"--resume={find_run(resume).id if resume == 'latest' else resume}",
+        ]
+    run_id = run_id or new_run_id(given.target(given.values()) or given.init_from or "run")
+    check_run_id(run_id)
+    return [*given.arguments(), f"--run-id={run_id}"]
+
+
 def _in_background(
-    given: Given, run_id: str, resume: str, seeds: int | None, watch: bool, as_json: bool
+    given: Given,
+    several: Several,
+    run_id: str,
+    resume: str,
+    seeds: int | None,
+    watch: bool,
+    as_json: bool,
 ) -> None:
     """Train in a process of its own; show the monitor, if asked."""
     from operant.cli.detach import start_detached
@@ -231,7 +326,7 @@ def _in_background(
                 arguments.append(f"--seeds={seeds}")
             check_run_id(first)
             run = Run(runs_folder() / first)
-        start_detached(arguments, run)
+        start_detached([*arguments, *several.arguments()], run)
     name = run.id if resume in ("", "latest") else resume  # a path stays one
     if watch:
         from operant.cli.monitor import show
@@ -260,8 +355,8 @@ def _in_background(
         )
 
 
-def opened(given: Given, values: dict[str, Any], run_id: str, resume: str = "") -> Session:
-    """The session that was asked for, compiled and ready.
+def opened(given: Given, values: dict[str, Any], run_id: str, resume: str = "") -> Any:
+    """The session that was asked for, compiled and ready; of a rank that follows a `Following`.
 
     Raises:
         UserError: something does not exist or does not fit.
@@ -273,11 +368,10 @@ def opened(given: Given, values: dict[str, Any], run_id: str, resume: str = "") 
         return resumed(given, values, resume) if resume else _started(given, values, run_id)
 
 
-def _started(given: Given, values: dict[str, Any], run_id: str) -> Session:
+def _started(given: Given, values: dict[str, Any], run_id: str) -> Any:
     from operant.check.plays import try_in_python
     from operant.cli.target import is_registered, load_env, load_wrappers
     from operant.ppo.config_file import resolved
-    from operant.ppo.session import Session
     from operant.runs.directory import check_run_id
     from operant.vector.foreign_env import ForeignEnv
 
@@ -293,7 +387,7 @@ def _started(given: Given, values: dict[str, Any], run_id: str) -> Session:
     load_wrappers(config.env.wrappers)
     if isinstance(found, type) and not is_registered(env):
         try_in_python(found, **config.env.params)
-    return Session.start(config, found, run_id, init_from=origin)
+    return session_type().start(config, found, run_id, init_from=origin)
 
 
 def _origin(given: Given) -> Origin:

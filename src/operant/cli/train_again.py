@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from operant.cli.screen import UserError, printable
+from operant.cli.train_ranks import session_type
 
 if TYPE_CHECKING:
     from operant.cli.train import Given
@@ -16,17 +17,16 @@ if TYPE_CHECKING:
     from operant.runs.directory import Run
 
 
-def resumed(given: Given, values: dict[str, Any], resume: str) -> Session:
+def resumed(given: Given, values: dict[str, Any], resume: str) -> Any:
     """A session that continues the run `resume`."""
     from operant.cli.target import load_env, load_wrappers
-    from operant.ppo.session import Session
     from operant.runs.directory import find_run
 
     run = find_run(resume)
     chosen = load_env(given.env) if given.env else None
     load_wrappers(values.get("env.wrappers", ()))
     with _asking_for_code(run, f"--resume {shlex.quote(resume)}", resume, chosen is None):
-        return Session.resume(run, chosen, values, checkpoint=given.checkpoint)
+        return session_type().resume(run, chosen, values, checkpoint=given.checkpoint)
 
 
 def replayed(given: Given, values: dict[str, Any], replay: str, run_id: str) -> Session:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from operant.toolchain.gpus import why_not_cuda
 from operant.training.config import BACKENDS, EnvConfig
 from operant.training.config_file import resolved
 from operant.training.foreign import training_batch
+from operant.training.shards import Shards
 from operant.vector.batch import Batch, Description, compiled_batch, is_batch
 from operant.vector.choose_backend import backend_of, host_backend
 from operant.vector.foreign_env import ForeignEnv
@@ -24,6 +26,8 @@ from operant.vector.vector_batch import VectorBatch
 
 Source = type[Env] | ForeignEnv | Batch
 """Environments to train on: a class that is compiled, others by what makes one, or a batch."""
+
+ONE = Shards()
 
 
 def check_order(env: Any, config: Any, policy: Any) -> None:
@@ -90,21 +94,27 @@ def config_for(
     return resolved(kind, name, *layers, {"env.id": name, **given})
 
 
-def make_env(config: Config, env: Source, device: torch.device) -> Batch:
+def make_env(config: Config, env: Source, device: torch.device, shards: Shards = ONE) -> Batch:
     """The batch that `config` describes, where the policy is if nothing else is said; a batch given
-    is checked and used.
+    is checked and used. Of several ranks each has its own block of the environments.
 
     Raises:
         ValueError: a batch in another mode, or with other sizes than `config` says.
     """
-    wanted = config.env
+    wanted, first_env = config.env, 0
     if is_batch(env):
         _check_mode(env)
         return env
+    if shards.group.size > 1:
+        num_envs = wanted.num_envs // shards.group.size
+        wanted, first_env = replace(wanted, num_envs=num_envs), shards.group.rank * num_envs
     if isinstance(env, ForeignEnv):
-        return training_batch(env, wanted)
+        if not wanted.workers and shards.group.on_machine > 1:  # ranks share the cores
+            wanted = replace(wanted, workers=shards.group.cores())
+        return training_batch(env, wanted, first_env)
     assert isinstance(env, type)
     _check_compiled(wanted)
+    options: dict[str, Any] = {"first_env": first_env} if first_env else {}
     batch: Batch = make(
         env,
         wanted.num_envs,
@@ -113,6 +123,7 @@ def make_env(config: Config, env: Source, device: torch.device) -> Batch:
         autoreset_mode=AutoresetMode.SAME_STEP,
         copy=False,
         max_episode_steps=wanted.max_episode_steps or None,
+        **options,
         **wanted.params,
     )
     return batch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
@@ -21,6 +21,7 @@ from operant.ppo.config import Config
 from operant.spaces.rows import ObsLayout
 from operant.training.adam import Adam
 from operant.training.episodes import Episodes
+from operant.training.shards import Shards
 from operant.vector.batch import Batch
 
 
@@ -41,6 +42,18 @@ class Job:
     every_final: bool = False
     """Whether the rollout must have the final observations of all episodes that ended, for
     `RolloutBuffer.next_obs`."""
+    shards: Shards = field(default_factory=Shards)
+    """What sums are made of. `env` has the environments of this rank's."""
+
+    @property
+    def first_row(self) -> int:
+        """Where the rows of `env` stand among those of all ranks."""
+        return self.shards.group.rank * self.env.num_envs
+
+    @property
+    def most_threads(self) -> int:
+        """Threads that a rank may train with on a CPU."""
+        return self.config.run.threads or self.shards.group.cores()
 
     @property
     def mask_size(self) -> int:

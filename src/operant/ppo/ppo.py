@@ -20,9 +20,11 @@ from operant.ppo.engines.async_engine import ASYNC_METRICS
 from operant.ppo.engines.choose import choose_device, choose_engine
 from operant.ppo.job import Iteration, Job
 from operant.ppo.policy import add_intrinsic_head, add_return_normalizer, check_value_scale
+from operant.ppo.shards import check_job, check_shards, shards_for
 from operant.training.adam import Adam
 from operant.training.add_on import AddOn
 from operant.training.callbacks import Callback, only_watches
+from operant.training.ranks import joined
 from operant.training.schedule import scheduled
 from operant.training.trainer import COUNTERS, WINDOW, Trainer
 from operant.vector.batch import Batch
@@ -111,10 +113,13 @@ class PPO(Trainer):
         bonuses, options = with_bonuses(intrinsic, add_ons, config, options)
         config = config_for(source, config, options, env if isinstance(env, str) else "")
         add_ons = with_popart(with_intrinsic(add_ons, bonuses, config), policy, config)
+        config, shards = shards_for(config, joined(config.run.rank_timeout))
         device = choose_device(config.run.device, source)
+        check_shards(shards, source, device, add_ons)
         if config.run.mode == "async":
             self.metrics = (*METRICS, *ASYNC_METRICS)
-        super().__init__(config, make_env(config, source, device), device, policy, add_ons)
+        batch = make_env(config, source, device, shards)
+        super().__init__(config, batch, device, policy, add_ons, shards)
         self.optimizer = Adam(self.policy.parameters(), config.ppo.adam_eps)
         normalizer = getattr(self.policy, "return_normalizer", None)
         job = Job(
@@ -127,7 +132,9 @@ class PPO(Trainer):
             getattr(self.policy, "obs_normalizer", None),
             normalizer if config.ppo.normalize_reward else None,
             self.add_ons.need_next_obs,
+            shards,
         )
+        check_job(job)
         self.engine, self.engine_reason = choose_engine(job)
         self.env.reset(seed=config.run.seed)
         self.timings = Timings(0.0, 0.0, 0.0)
@@ -146,7 +153,7 @@ class PPO(Trainer):
         began = time.perf_counter()
         now = self._following(total, 0)
         assert now is not None
-        self.engine.expect_until(self.iteration + -(-(total - self.steps) // len(self.buffer)))
+        self.engine.expect_until(self.iteration + -(-(total - self.steps) // self.rollout_steps))
         episodes = self.engine.collect(now.number, now.step)
         collected = time.perf_counter()
         self.collected(episodes, callbacks)
@@ -169,12 +176,12 @@ class PPO(Trainer):
 
     def _following(self, total: int, later: int) -> Iteration | None:
         """The iteration that comes now, or `later`; None after the last."""
-        ppo, steps = self.config.ppo, self.steps + later * len(self.engine.buffer)
+        ppo, steps = self.config.ppo, self.steps + later * self.rollout_steps
         if steps >= total:
             return None
         return Iteration(
             self.iteration + later,
-            steps // self.env.num_envs,
+            steps // (self.env.num_envs * self.shards.group.size),
             scheduled(ppo.learning_rate, ppo.learning_rate_schedule, steps / total),
             scheduled(ppo.clip, ppo.clip_schedule, steps / total),
         )

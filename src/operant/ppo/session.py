@@ -23,7 +23,7 @@ from operant.runs.schedule import (
     ScheduleLog,
     read_schedule,
 )
-from operant.training import session
+from operant.training import following, session
 from operant.training.add_on import AddOn
 from operant.training.callbacks import Callback
 from operant.training.config_file import read_run_config
@@ -181,3 +181,9 @@ def _schedule_of(source: Run, config: Config) -> Schedule:
     if not len(schedule):
         raise ValueError(f"{source.id} cannot be repeated: its schedule is empty")
     return schedule
+
+
+class Following(following.Following[PPO]):
+    """The share of a rank that follows rank 0, which has the `Session`."""
+
+    trainer_type = PPO

@@ -150,6 +150,14 @@ class RunConfig(Section, table="run"):
     keep: int = option(3, "checkpoints kept, besides the best", least=1)
     eval_episodes: int = option(100, "episodes of an evaluation; 0: none at the end", least=0)
     eval_every: int = option(0, "steps between evaluations while training; 0: never", least=0)
+    shards: int = option(
+        0,
+        "parts whose sums make the result, for any ranks that divide them; 0: a rank each",
+        least=0,
+    )
+    rank_timeout: float = option(
+        300.0, "seconds after which a rank that others wait for hangs", above=0.0
+    )
     nan_guard: bool = option(True, "stop at the first number that is not finite")
     tensorboard: bool = option(False, "also write TensorBoard events")
     wandb: bool = option(False, "also log to Weights & Biases")
@@ -169,7 +177,7 @@ class BaseConfig:
     is_shipped: ClassVar[bool] = False
     """Whether ``training`` of environments' classes has values for this algorithm."""
     fixed: ClassVar[tuple[str, ...]] = (
-        *("env.", "policy.", "run.seed"),
+        *("env.", "policy.", "run.seed", "run.shards"),
         *("run.mode", "run.max_lag"),  # rollouts may be under way
     )
     """Beginnings of the names that a run is made of: they cannot change when it is resumed."""

@@ -49,9 +49,10 @@ def foreign_batch(
     return make_foreign(env, num_envs, **{**given, **options})
 
 
-def training_batch(env: ForeignEnv, config: EnvConfig) -> Batch:
+def training_batch(env: ForeignEnv, config: EnvConfig, first_env: int = 0) -> Batch:
     """The batch that `config` describes, to train on: frames that are stacked are kept once, and
-    the environment's own vector version is used where that is asked for.
+    the environment's own vector version is used where that is asked for. `first_env`: where they
+    stand in a larger batch, of which `config.num_envs` are a block.
 
     Raises:
         ValueError, TypeError, ForeignEnvError: see `make_foreign`.
@@ -59,10 +60,9 @@ def training_batch(env: ForeignEnv, config: EnvConfig) -> Batch:
     if config.backend == "vector":
         return _own_vector(env, config)
     if config.frame_stack == 1:
-        return foreign_batch(env, config, config.num_envs)
-    return FrameStack(
-        foreign_batch(env, config, config.num_envs, frame_stack=1), config.frame_stack
-    )
+        return foreign_batch(env, config, config.num_envs, first_env=first_env)
+    single = foreign_batch(env, config, config.num_envs, frame_stack=1, first_env=first_env)
+    return FrameStack(single, config.frame_stack)
 
 
 def _own_vector(env: ForeignEnv, config: EnvConfig) -> Batch:

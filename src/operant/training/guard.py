@@ -21,9 +21,15 @@ class NonFiniteError(ArithmeticError):
     """
 
     def __init__(self, what: str, iteration: int, env_index: int | None, detail: str) -> None:
-        self.what, self.iteration, self.env_index = what, iteration, env_index
+        self.what, self.iteration, self.env_index, self.detail = what, iteration, env_index, detail
         where = "" if env_index is None else f" of environment {env_index}"
         super().__init__(f"iteration {iteration}: the {what}{where} is not finite: {detail}")
+
+    def moved(self, first_row: int) -> NonFiniteError:
+        """The same of a batch that begins at row `first_row` of all environments."""
+        env = self.env_index
+        moved = None if env is None else first_row + env
+        return NonFiniteError(self.what, self.iteration, moved, self.detail)
 
 
 class _Culprit(NamedTuple):

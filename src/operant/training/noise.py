@@ -20,8 +20,9 @@ from operant.compiler.runtime.numba_philox import philox
 from operant.vector.seeding import checked_seed
 
 
-def fill_uniforms(out: np.ndarray, seed: int, first_step: int) -> None:
-    """Fill `out`, float32 ``[T, N, K]``, with the numbers of T steps from `first_step` on.
+def fill_uniforms(out: np.ndarray, seed: int, first_step: int, first_env: int = 0) -> None:
+    """Fill `out`, float32 ``[T, N, K]``, with the numbers of T steps from `first_step` on,
+    of N environments from `first_env` on.
 
     They are in [0, 1), multiples of 2**-24. `seed` is 0 .. 2**64 - 1, a step 0 .. 2**63 - 1.
 
@@ -30,11 +31,11 @@ def fill_uniforms(out: np.ndarray, seed: int, first_step: int) -> None:
     """
     seed = checked_seed(seed)
     words = np.uint32(seed & 0xFFFFFFFF), np.uint32(seed >> 32), np.uint32(POLICY_BLOCK)
-    _fill(out, *words, np.int64(first_step))
+    _fill(out, *words, np.int64(first_step), np.int64(first_env))
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def _fill(out, seed_low, seed_high, first_block, first_step):
+def _fill(out, seed_low, seed_high, first_block, first_step, first_env):
     steps, envs, size = out.shape
     scale = np.float32(2**-24)
     for t in range(steps):
@@ -42,15 +43,17 @@ def _fill(out, seed_low, seed_high, first_block, first_step):
         low, high = u32(step & 0xFFFFFFFF), u32(step >> 32)
         for block in range((size + 3) // 4):
             for i in range(envs):
-                words = philox(low, high, seed_high, u32(first_block + block), seed_low, u32(i))
+                key = u32(first_env + i)
+                words = philox(low, high, seed_high, u32(first_block + block), seed_low, key)
                 for k in range(min(4, size - 4 * block)):
                     out[t, i, 4 * block + k] = np.float32(words[k] >> u32(8)) * scale
 
 
-def shuffled(count: int, seed: int, iteration: int, epoch: int) -> np.ndarray:
+def shuffled(count: int, seed: int, iteration: int, epoch: int, shard: int = 0) -> np.ndarray:
     """A permutation of ``0 .. count - 1``, int64, that depends on its arguments alone.
 
     `seed` is 0 .. 2**64 - 1, `epoch` below 2**16.
     """
     key = np.array([seed, (iteration << 16) + epoch], np.uint64)
-    return np.random.Generator(np.random.Philox(key=key)).permutation(count)
+    stream = np.random.Philox(key=key, counter=[0, 0, 0, shard])
+    return np.random.Generator(stream).permutation(count)

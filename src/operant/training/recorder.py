@@ -23,6 +23,7 @@ from operant.runs.metrics_file import MetricsWriter
 from operant.runs.metrics_layout import Status
 from operant.toolchain.files import discard
 from operant.training.callbacks import Callback
+from operant.training.ranks import first_says
 from operant.training.snapshot import snapshot
 from operant.training.trainer import Trainer
 
@@ -90,7 +91,7 @@ class Recorder(Callback):
             self.live.say(Status.RUNNING)
         score = metrics.get("eval/return", math.nan)
         due = time.monotonic() - self._saved_at >= trainer.config.run.checkpoint_seconds
-        if due or self._is_best(score):
+        if first_says(trainer.shards.group, due or self._is_best(score)):
             self.save(trainer, score)
 
     def _is_best(self, score: float) -> bool:

@@ -12,7 +12,6 @@ from typing import Any, Generic, Self, TypeVar
 from torch import nn
 
 from operant.lang.env import Env
-from operant.runs.checkpoint import find_checkpoint, list_checkpoints, load_checkpoint
 from operant.runs.directory import Lock, Run, run_name
 from operant.runs.logs import cut_log
 from operant.runs.metrics_layout import Status
@@ -22,18 +21,18 @@ from operant.toolchain.machine import commit, machine
 from operant.training.add_on import AddOn
 from operant.training.callbacks import Callback
 from operant.training.config import BaseConfig
-from operant.training.config_file import read_run_config, to_toml
+from operant.training.config_file import to_toml
 from operant.training.evaluate import Evaluated
-from operant.training.foreign import check_wrappers
 from operant.training.guard import NonFiniteError
 from operant.training.init_from import Origin, take_weights
+from operant.training.ranks import gather_bytes
 from operant.training.recorder import Recorder
-from operant.training.snapshot import chosen_env, config_of, not_saved_note, restored
+from operant.training.resume import resumed_trainer
+from operant.training.snapshot import not_saved_note
 from operant.training.trainer import Trainer
 from operant.vector.foreign_env import ForeignEnv
 
 T = TypeVar("T", bound=Trainer)
-_FREE = ("env.workers", "env.on_worker_death", "env.step_timeout")
 MOST_LOG_BYTES = 1 << 20
 """Of ``train.log``; the older part of a longer one goes when the run is resumed."""
 
@@ -69,11 +68,14 @@ class Session(Generic[T]):
         run.write_info(
             _info(run) | _identity(trainer) | ({"init_from": dict(origin)} if origin else {})
         )
+        gather_bytes(trainer.shards.group, str(run.path.resolve()).encode())  # for the other ranks
         self.recorder = Recorder(run, trainer, self.evaluator.metrics if self.evaluator else ())
         what = "started" if resumed is None else f"resumed at step {resumed:,}"
         run.log(f"{what}: {trainer.config.env.id}, seed {trainer.config.run.seed}")
         if origin and resumed is None:
             run.log(f"weights of {origin['run']} at step {origin['step']:,}: {origin['path']}")
+        if trainer.shards.group.size > 1:
+            run.log(f"{trainer.shards.count} shards on {trainer.shards.group.size} ranks")
         run.log(f"engine {trainer.engine_name} ({trainer.engine_reason}) on {trainer.device}")
         unsaved = not_saved_note(trainer.env)
         self.notes = (*notes, *self.recorder.notes, *([] if unsaved is None else [unsaved]))
@@ -149,27 +151,11 @@ class Session(Generic[T]):
         """
         run.check()
         lock = run.lock()
-        changes = dict(changes or {})
-        origin = run.origin()
-        kind = cls.trainer_type.config_type
         try:
-            if not list_checkpoints(run.checkpoints) and checkpoint == "latest":
-                config = kind().replaced(read_run_config(kind, run.config_file))
-                if origin:
-                    raise ValueError(
-                        f"{run.id} was to start from the weights of {origin['run']} and never came "
-                        "to save any; start it again with --init-from"
-                    )
-                notes = _check_changes(config, changes)
-                chosen, changed = chosen_env(config, env), config.replaced(changes)
-                check_wrappers(config.env, changes.get("env.wrappers"))
-                make: Any = cls.trainer_type
-                trainer: T = make(chosen, changed, policy=policy, add_ons=add_ons)
-                return cls(run, trainer, None, lock, notes)
-            found = load_checkpoint(find_checkpoint(run.checkpoints, checkpoint))
-            notes = _check_changes(config_of(found, kind), changes)
-            trainer = restored(cls.trainer_type, found, env, policy, changes, add_ons)
-            return cls(run, trainer, trainer.steps, lock, notes, origin)
+            made = resumed_trainer(
+                cls.trainer_type, run, env, dict(changes or {}), policy, checkpoint, add_ons
+            )
+            return cls(run, made.trainer, made.step, lock, made.notes, run.origin())
         except BaseException:
             lock.close()  # a traceback that someone keeps would keep it too
             raise
@@ -243,30 +229,6 @@ class Session(Generic[T]):
         }
 
 
-def _check_changes(config: BaseConfig, changes: dict[str, Any]) -> list[str]:
-    """Raise ValueError if something would change that a run is made of.
-
-    Adds to `changes` what is not taken over from a run unasked, and says so in sentences.
-    """
-    for name, value in changes.items():
-        fixed = name.startswith(config.fixed) and not name.startswith(_FREE)
-        if fixed and config.replaced({name: value}) != config:
-            raise ValueError(f"{name} cannot change when a run is resumed; start a new run")
-    every = changes.get("run.eval_every", config.run.eval_every)
-    if bool(every) != bool(config.run.eval_every):  # metrics.csv has columns for it, or has none
-        raise ValueError(
-            "run.eval_every can change when a run is resumed, but not from or to 0; start a new "
-            "run, with --init-from to keep the weights"
-        )
-    if not config.run.wandb or "run.wandb" in changes:
-        return []
-    changes["run.wandb"] = False
-    return [
-        "the run's own configuration asks for W&B, which a run cannot switch on; "
-        "to go on logging there, resume it with --set run.wandb=true"
-    ]
-
-
 def _evaluation_report(found: Evaluated | None) -> dict[str, Any]:
     """Of the greedy policy (most probable actions), and of the sampled one."""
     both = (None, None) if found is None else (found.greedy, found.sampled)
@@ -287,7 +249,7 @@ def _identity(trainer: Trainer) -> dict[str, Any]:
         "engine": trainer.engine_name,
         "engine_reason": trainer.engine_reason,
         "device": str(trainer.device),
-        "num_envs": trainer.env.num_envs,
+        "num_envs": trainer.env.num_envs * trainer.shards.group.size,
         "total_steps": trainer.config.run.total_steps,
     }
 

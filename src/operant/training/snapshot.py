@@ -55,8 +55,8 @@ def snapshot(trainer: Trainer) -> tuple[Arrays, dict[str, Any]]:
     arrays = {
         "model": model,
         "optimizer": optimizer,
-        "environment": _env_state(trainer.env),
-        "engine": trainer.state(),
+        "environment": trainer.shards.joined(_env_state(trainer.env)),
+        "engine": trainer.shards.joined(trainer.state()),
         "random": random,
         **trainer.add_ons.state(),
     }
@@ -130,11 +130,11 @@ def put_back(trainer: Trainer, checkpoint: Checkpoint) -> None:
         check_finite(trainer.policy, checkpoint)
     try:
         if trainer.env.why_not_saved is None:  # else it begins new episodes
-            trainer.env.set_state(arrays["environment"])
+            trainer.env.set_state(trainer.shards.own(arrays["environment"]))
     except (ValueError, IndexError, ArithmeticError) as error:  # an author's function may refuse it
         raise CheckpointError(f"{checkpoint.path / 'environment.safetensors'}: {error}") from None
     try:
-        trainer.set_state(arrays["engine"])
+        trainer.set_state(trainer.shards.own(arrays["engine"]))
     except ValueError as error:
         raise CheckpointError(f"{checkpoint.path / 'engine.safetensors'}: {error}") from None
     try:

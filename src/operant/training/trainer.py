@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, ClassVar, Never, Self
@@ -16,6 +18,7 @@ from torch import Tensor, nn
 from operant.lang.env import Env
 from operant.models.action_distributions import distribution_for
 from operant.models.distributions import Distribution
+from operant.toolchain.machine import commit
 from operant.training.add_on import AddOn, AddOns
 from operant.training.advice import refuse_arguments
 from operant.training.agent import Agent
@@ -28,16 +31,22 @@ from operant.training.evaluator import Evaluator, evaluated
 from operant.training.guard import NonFiniteError
 from operant.training.network import check_network, new_network
 from operant.training.progress import shown
+from operant.training.ranks import RankError, anyone_says, check_same, world_size
 from operant.training.recent import Recent
 from operant.training.section import converted
+from operant.training.shards import Shards
 from operant.training.threads import one_thread_an_operation
 from operant.vector.batch import Batch, env_class, fix_parameters, is_batch
 from operant.vector.copies import env_key
 from operant.vector.foreign_env import ForeignEnv
 from operant.vector.make import MakesEnvs, env_of
+from operant.version import __version__
 
 WINDOW = 100
 """Episodes that ``mean_return`` and ``mean_length`` look back on."""
+
+_OWN = ("run.threads", "run.device", "env.workers")
+"""What ranks may have each of their own."""
 
 COUNTERS = (
     "iteration",
@@ -72,6 +81,7 @@ class Trainer:
         device: where the policy is.
         policy: see `operant.models.actor_critic`; None: the one that ``[policy]`` describes.
         add_ons: see `operant.training.add_on`.
+        shards: how it works with other ranks; None: it does not.
 
     PyTorch's global generator is seeded here: it initialises the network.
 
@@ -98,13 +108,21 @@ class Trainer:
         device: torch.device,
         policy: nn.Module | None = None,
         add_ons: Sequence[AddOn] = (),
+        shards: Shards | None = None,
     ) -> None:
         self.config = config
+        self.shards = Shards() if shards is None else shards
+        """What its sums are made of, on which ranks."""
+        if shards is None and world_size() > 1:
+            raise ValueError(f"{type(self).__name__} trains in one process, not on several ranks")
         self.device, self.env = device, env
         name = type(self).__name__
         fix_parameters(env, f"{name} trains this batch, and its configuration has them")
         torch.manual_seed(config.run.seed)
-        self.policy = self.complete(self.new_policy() if policy is None else policy).to(device)
+        # A decomposition in the initialisation rounds as PyTorch has threads, and ranks have few.
+        with nullcontext() if self.shards.one else one_thread_an_operation():
+            own = self.new_policy() if policy is None else policy
+        self.policy = self.complete(own).to(device)
         self.distribution: Distribution = getattr(
             self.policy, "distribution", None
         ) or distribution_for(env.single_action_space, config.policy.squash)
@@ -112,7 +130,12 @@ class Trainer:
         self.add_ons = AddOns(add_ons)
         self.agent_returns = AgentReturns(env.describe().agents, WINDOW)
         """Of each agent, if an environment has several."""
-        self.metric_names = (*self.metrics, *self.agent_returns.metrics, *self.add_ons.metrics)
+        self.metric_names = (
+            *self.metrics,
+            *self.agent_returns.metrics,
+            *self.add_ons.metrics,
+            *self.shards.metrics,
+        )
         self.total_steps = config.run.total_steps
         """Where training will end: what `learn` was told last."""
         self.steps = 0
@@ -211,7 +234,9 @@ class Trainer:
 
     def count_episodes(self, episodes: Episodes) -> None:
         """Add finished episodes to the counters."""
-        self.episodes += len(episodes)
+        most = WINDOW * max(1, len(self.agent_returns.recent))
+        count, episodes = self.shards.all_episodes(episodes, most, self.env.num_envs)
+        self.episodes += count
         self.recent.add(*episodes.last(WINDOW))
         self.agent_returns.add(episodes)
 
@@ -248,15 +273,45 @@ class Trainer:
         self._since = time.perf_counter()
         broken_off = True
         try:
+            self._check_ranks()
             with one_thread_an_operation(), shown(self, total, callbacks, progress) as called:
-                while self.steps < total and not self._stopping:
+                while self.steps < total and not anyone_says(self.shards.group, self._stopping):
                     self._iterate(total, called)
                 broken_off = False
+        except RankError:
+            raise
+        except Exception as error:
+            sentence = f"stopped: {error or type(error).__name__}"
+            self.shards.group.failed(sentence, isinstance(error, NonFiniteError))
+            raise
         finally:
             self.retract(broken_off)
             self._stopping = False
             self.seconds += time.perf_counter() - self._since
         return self
+
+    def _check_ranks(self) -> None:
+        """Raise RankError unless all ranks are about to do the same."""
+        if self.shards.group.size == 1:
+            return
+        digest = hashlib.sha256()
+        for name, tensor in self.policy.state_dict().items():
+            digest.update(name.encode() + tensor.cpu().contiguous().numpy().tobytes())
+        config = {
+            name: str(value)
+            for section, table in self.config.to_dict().items()
+            for key, value in table.items()
+            if (name := f"{section}.{key}") not in _OWN
+        }
+        facts = {
+            "operant": f"{__version__} ({commit()})",
+            "torch": torch.__version__,
+            **config,
+            "the engine": self.engine_name,
+            "steps": f"{self.steps} of {self.total_steps}",
+            "the weights": digest.hexdigest()[:12],
+        }
+        check_same(self.shards.group, facts)
 
     def stop(self) -> None:
         """Make `learn` return after the iteration that is running, or at once if none is."""
@@ -270,15 +325,17 @@ class Trainer:
         try:
             figures = self.iterate(total, callbacks)
             figures |= self.add_ons.update(self, guarded)
-        except NonFiniteError:
+        except NonFiniteError as error:
             if guarded:
                 self.roll_back()
                 self.add_ons.roll_back()
+            if self.shards.group.rank:
+                raise error.moved(self.shards.group.rank * self.env.num_envs) from None
             raise
         now = time.perf_counter()
         self.iteration += 1
-        self.steps += len(self.buffer)
-        figures["sps"] = len(self.buffer) / (now - self._since)
+        self.steps += self.rollout_steps
+        figures["sps"] = self.rollout_steps / (now - self._since)
         self.seconds += now - self._since
         self._since = now  # what callbacks take is counted with the next iteration
         if callbacks:
@@ -286,9 +343,15 @@ class Trainer:
             for callback in callbacks:
                 callback.on_update(self, metrics)
 
+    @property
+    def rollout_steps(self) -> int:
+        """Steps of an iteration, on all ranks."""
+        return len(self.buffer) * self.shards.group.size
+
     def _metrics(self, figures: Mapping[str, float]) -> dict[str, float]:
         known = {
             **figures,
+            **self.shards.figures(),
             **self.recent.spread()._asdict(),
             **self.agent_returns.figures(),
             "iteration": self.iteration,
@@ -347,7 +410,8 @@ class Trainer:
     def save(self, path: str | Path) -> Path:
         """Write a checkpoint of everything into the folder `path`; the checkpoint's own path.
 
-        `load` on either continues to the bit on the same machine and device.
+        `load` on either continues to the bit on the same machine and device. Of several ranks all
+        call this, and rank 0 writes.
 
         Raises:
             ValueError: a name for a file, such as ``"agent.zip"``, or one that means something
@@ -357,10 +421,13 @@ class Trainer:
         from operant.training.saved import folder_for
         from operant.training.snapshot import not_saved_note, snapshot
 
-        note = not_saved_note(self.env)
+        note, parts = not_saved_note(self.env), snapshot(self)
         if note is not None:
             warnings.warn(note, stacklevel=2)
-        return save_checkpoint(folder_for(path), self.steps, *snapshot(self))
+        folder = folder_for(path)
+        if self.shards.group.rank:
+            return folder / f"{self.steps:012d}"
+        return save_checkpoint(folder, self.steps, *parts)
 
     @classmethod
     def load(

@@ -19,7 +19,7 @@ from operant.vector.arguments import asked_mask, checked_count, recorded_by_wrap
 from operant.vector.base import NO_LIMIT, BaseVecEnv, one_at_a_time
 from operant.vector.choose_backend import Backend, Choice, backend_of, choose_backend
 from operant.vector.measured_workers import measured_workers
-from operant.vector.seeding import assign_streams, fresh_seed
+from operant.vector.seeding import assign_streams, checked_first, fresh_seed
 from operant.vector.state import read_state, write_state
 from operant.vector.steps import Steps
 
@@ -60,6 +60,8 @@ class VecEnv(BaseVecEnv):
             buffers that the next call overwrites; nothing is allocated or copied.
         render_mode: ``"rgb_array"`` or None.
         max_episode_steps: truncate after so many steps; None for the environment's own limit.
+        first_env: environment i draws the random numbers of environment `first_env` + i: the batch
+            is a block of a larger one.
         params: parameters of the environment, such as ``gravity=1.6``.
 
     Raises:
@@ -69,7 +71,7 @@ class VecEnv(BaseVecEnv):
             runs on ``reference`` instead, with a `FallbackWarning`.
     """
 
-    _OPTIONS = ("backend", "workers")
+    _OPTIONS = ("backend", "workers", "first_env")
     env_class: ClassVar[type[Env]]
     """The environment of a subclass such as ``CartPoleVecEnv``."""
 
@@ -86,6 +88,7 @@ class VecEnv(BaseVecEnv):
         copy: bool = True,
         render_mode: str | None = None,
         max_episode_steps: int | None = None,
+        first_env: int = 0,
         **params: Any,
     ) -> None:
         super().__init__(
@@ -95,7 +98,7 @@ class VecEnv(BaseVecEnv):
             raise ValueError(f"workers must be an int or 'auto', got {workers!r}")
         if not isinstance(workers, str):
             workers = checked_count("workers", workers, max(64, 4 * (os.cpu_count() or 1)))
-        self.copy = bool(copy)
+        self.copy, self.first_env = bool(copy), checked_first(first_env)
         self._buffers = b = Buffers.allocate(self.rules, self.num_envs)
         backend = backend_of(backend, impl, env)
         chosen = choose_backend(backend, self.rules)
@@ -139,9 +142,9 @@ class VecEnv(BaseVecEnv):
         everyone = np.ones(self.num_envs, np.bool_)
         if not self._was_reset:  # also those that `seed` leaves alone need a stream
             first = fresh_seed() if self._first_seed is None else self._first_seed
-            assign_streams(self._buffers, first, everyone)
+            assign_streams(self._buffers, first, everyone, self.first_env)
         if seed is not None:
-            assign_streams(self._buffers, seed, mask)
+            assign_streams(self._buffers, seed, mask, self.first_env)
         if isinstance(seed, int):
             super().reset(seed=seed)
         if not self._was_reset:

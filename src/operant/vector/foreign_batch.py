@@ -23,7 +23,7 @@ from operant.backends.foreign.pettingzoo import as_parallel, is_pettingzoo, limi
 from operant.backends.foreign.seeds import env_seed
 from operant.vector.arguments import asked_mask, checked_count, recorded_by_wrapper
 from operant.vector.batch import Description, Ends, StepMemory
-from operant.vector.seeding import checked_seed, fresh_seed
+from operant.vector.seeding import checked_first, checked_seed, fresh_seed
 
 if TYPE_CHECKING:
     import torch
@@ -39,8 +39,8 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
     """`num_envs` environments that `make_env` makes: a batch to train on (`Batch`), and a
     vector environment of Gymnasium's, in SAME_STEP mode.
 
-    Environment i is first reset with `env_seed` of (seed, i), later ones go on with their own
-    random numbers, as in a plain loop; so `workers` changes nothing in what happens.
+    Environment i is first reset with `env_seed` of (seed, first_env + i), later ones go on with
+    their own random numbers, as in a plain loop; so `workers` changes nothing in what happens.
 
     Of an environment of PettingZoo's every agent is a row, row ``e * A + a`` agent a of environment
     e: the attribute ``num_envs`` is how many rows there are. All agents share one policy, so they
@@ -64,6 +64,8 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
         step_timeout_s: seconds after which `StepTimeoutError` names environments that hang.
         context: how processes start; ``"spawn"``: anew, with nothing of this one but its path;
             ``"forkserver"``: as forks of one that was started so, which is faster for many.
+        first_env: environment i is seeded as environment `first_env` + i: the batch is a block of a
+            larger one.
         mask_in_obs: a Dict observation whose entry ``action_mask`` is one is used as a mask, and
             shown to the policy only if this is True.
 
@@ -88,6 +90,7 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
         on_worker_death: str = "raise",
         step_timeout_s: float = 60.0,
         context: str = "spawn",
+        first_env: int = 0,
         mask_in_obs: bool = False,
     ) -> None:
         self.closed = True  # until everything has worked
@@ -95,6 +98,7 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
         if workers is not None:
             workers = checked_count("workers", workers, _MAX_ENVS)
         self._seed = None if seed is None else checked_seed(seed)
+        self.first_env = checked_first(first_env)
         self._options = Options(workers, on_worker_death, step_timeout_s, context, mask_in_obs)
         self._make_env, self._params = make_env, dict(params or {})
         chosen = start(make_env, self._count, backend, self._options)
@@ -205,7 +209,7 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
         if seed is None:
             return [None] * len(indices)
         seed = checked_seed(seed)
-        return [env_seed(seed, i) for i in indices.tolist()]
+        return [env_seed(seed, self.first_env + i) for i in indices.tolist()]
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Step all: observations, rewards float64, terminated, truncated and info, the caller's.

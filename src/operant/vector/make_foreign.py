@@ -32,6 +32,7 @@ def make_foreign(
     on_worker_death: str = "raise",
     step_timeout_s: float = 60.0,
     context: str = "spawn",
+    first_env: int = 0,
     **params: Any,
 ) -> ForeignBatch:
     """A batch of environments of Gymnasium's or PettingZoo's API.
@@ -52,6 +53,7 @@ def make_foreign(
         on_worker_death: ``"raise"`` or ``"restart"``; see `ForeignBatch`.
         step_timeout_s: see `ForeignBatch`.
         context: see `ForeignBatch`.
+        first_env: see `ForeignBatch`.
         params: the environment's own arguments.
 
     Raises:
@@ -90,6 +92,7 @@ def make_foreign(
         on_worker_death=on_worker_death,
         step_timeout_s=step_timeout_s,
         context=context,
+        first_env=first_env,
     )
 
 

@@ -20,16 +20,26 @@ def checked_seed(seed: Any) -> int:
     return int(seed)
 
 
+def checked_first(first_env: Any) -> int:
+    """`first_env` as an int in 0 .. 2**30."""
+    if isinstance(first_env, bool) or not isinstance(first_env, int | np.integer):
+        raise TypeError(f"first_env must be an int, got {type(first_env).__name__} {first_env!r}")
+    if not 0 <= int(first_env) <= 2**30:
+        raise ValueError(f"first_env must be between 0 and 2**30, got {first_env}")
+    return int(first_env)
+
+
 def fresh_seed() -> int:
     """A seed nobody chose, small enough to note down."""
     return secrets.randbits(32)
 
 
-def assign_streams(buffers: Buffers, seed: Any, mask: np.ndarray) -> None:
+def assign_streams(buffers: Buffers, seed: Any, mask: np.ndarray, first_env: int = 0) -> None:
     """Give the environments of `mask`, bool ``[num_envs]``, the streams that `seed` names.
 
-    An int seeds the whole batch: environment i draws from stream (seed, i). A sequence holds a seed
-    for each environment, which then draws from stream (its seed, 0), or None to leave it alone.
+    An int seeds the whole batch: environment i draws from stream (seed, `first_env` + i), as if so
+    many were in front of it. A sequence holds a seed for each environment, which then draws from
+    stream (its seed, 0), or None to leave it alone.
     Nothing changes if any seed is refused.
     """
     lanes = np.flatnonzero(mask)
@@ -46,5 +56,5 @@ def assign_streams(buffers: Buffers, seed: Any, mask: np.ndarray) -> None:
         buffers.index[lanes] = 0
     else:
         buffers.seed[lanes] = np.uint64(checked_seed(seed))
-        buffers.index[lanes] = lanes
+        buffers.index[lanes] = first_env + lanes
     buffers.episode[lanes] = 0

@@ -14,6 +14,7 @@ from operant.buffers.frame_rollout import FrameRollout
 from operant.buffers.rollout import RolloutBuffer
 from operant.ppo.engines.figures import report, trained_tensors
 from operant.ppo.job import Iteration, Job
+from operant.training.shards import merged_moments, moments, take_in
 from operant.vector.batch import Ends
 from operant.vector.frame_stack import FrameStack
 
@@ -82,8 +83,28 @@ class BaseEngine:
             counted = self.buffer.live_samples()
             if counted is not None:
                 returns = returns.reshape(-1)[counted]
-            normalizer.update(torch.from_numpy(returns).to(self.job.device))
+            seen = torch.from_numpy(returns).to(self.job.device)
+            take_in(self.job.shards, normalizer, self.by_shard(seen))
             self.buffer.reward *= normalizer.scale().cpu()
+
+    def by_shard(self, x: torch.Tensor) -> list[torch.Tensor]:
+        """The columns of each of this rank's shards in `x` ``[T, N, ...]``; of one shard `x`."""
+        shards = self.job.shards
+        return [x] if shards.one else [x[:, rows] for rows in shards.rows(x.shape[1])]
+
+    def normalize_observations(self, obs: torch.Tensor, counted: np.ndarray | None = None) -> None:
+        """Let the normaliser of observations see those of the rollout, ``[T * N, ...]``, of which
+        `counted` are samples; all, unless given."""
+        job = self.job
+        if job.obs_normalizer is None:
+            return
+        if counted is not None:
+            obs = obs[torch.from_numpy(counted).to(job.device)]
+        if job.shards.one:
+            job.obs_normalizer.update(obs)
+            return
+        rows = obs.reshape(self.buffer.num_steps, -1, *obs.shape[1:])
+        take_in(job.shards, job.obs_normalizer, self.by_shard(rows))
 
     def report(self, figures: np.ndarray, iteration: int) -> dict[str, float]:
         """Means over minibatches of `figures` ``[minibatches, 6]``, after the NaN guard."""
@@ -116,6 +137,8 @@ class BaseEngine:
     def explained_variance(self) -> float:
         """Share of the targets' variance that the values explain; NaN if there is none."""
         target, value = self.buffer.arrays["target"], self.buffer.arrays["value"]
+        if not self.job.shards.one:
+            return self._explained_by_all()
         counted = self.buffer.live_samples()
         if counted is not None:
             target, value = target.reshape(-1)[counted], value.reshape(-1)[counted]
@@ -123,6 +146,14 @@ class BaseEngine:
                 return float("nan")
         spread = float(target.var())
         return 1 - float((target - value).var()) / spread if spread > 0 else float("nan")
+
+    def _explained_by_all(self) -> float:
+        """`explained_variance` over all shards."""
+        target, value = self.buffer.target, self.buffer.value
+        pairs = zip(self.by_shard(target), self.by_shard(target - value), strict=True)
+        parts = [torch.stack([moments(x), moments(left)], 1) for x, left in pairs]
+        spread, left = self.job.shards.total(parts, merged_moments)[2].tolist()
+        return 1 - left / spread if spread > 0 else float("nan")
 
     def timings(self) -> tuple[float, float, float] | None:
         """The calls take as long as the work does."""

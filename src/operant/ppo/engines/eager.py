@@ -18,10 +18,10 @@ from operant.ppo.engines.double_buffered import DoubleBuffered, steps_in_parts
 from operant.ppo.engines.figures import DATA, FIGURES
 from operant.ppo.job import Job
 from operant.ppo.loss import Loss, normalized, ppo_loss
-from operant.toolchain.machine import usable_cores
 from operant.training.episodes import Episodes
 from operant.training.guard import check_action, check_rollout
 from operant.training.noise import fill_uniforms, shuffled
+from operant.training.shards import merged_moments, moments
 from operant.training.threads import Threads, keep_freed_memory
 
 SLICE = 4096
@@ -45,9 +45,11 @@ class EagerEngine(BaseEngine):
         if on_cpu:
             keep_freed_memory()
         one = not on_cpu or depends_on_order(job.policy)
-        self.threads = 1 if one else job.config.run.threads or usable_cores()
+        self.threads = 1 if one else job.most_threads
         """Threads that train."""
         self._threads = Threads(self.threads)
+        one_shard = job.shards.local == 1
+        self._rows = [slice(None)] if one_shard else job.shards.rows(envs)
         self._halves: DoubleBuffered | None = None
         self._bonus_target: Tensor | None = None
         if not on_cpu and steps_in_parts(job.env) and not isinstance(self.buffer, FrameRollout):
@@ -60,39 +62,48 @@ class EagerEngine(BaseEngine):
         """Fill the buffer; see `Engine`."""
         job, buffer, device = self.job, self.buffer, self.job.device
         job.policy.eval()
-        fill_uniforms(self._noise, job.config.run.seed, step)
+        fill_uniforms(self._noise, job.config.run.seed, step, job.first_row)
         episodes = (
             self._play(iteration)
             if self._halves is None
             else self._halves.collect(self._noise, buffer, self.before_step)
         )
-        buffer.last_value[:] = job.value(buffer.obs[-1].to(device))
-        buffer.fill_final_values(lambda final_obs: job.value(final_obs.to(device)))
+        last = buffer.obs[-1]
+        for rows in self._rows:
+            buffer.last_value[rows] = job.value(last[rows].to(device))
+        buffer.fill_final_values(self._final_values)
         if job.config.run.nan_guard:
             check_rollout(buffer, iteration)
         return episodes
 
+    def _final_values(self, final_obs: Tensor) -> Tensor:
+        """Values ``[K]`` of the final observations, those of a shard together."""
+        job, buffer = self.job, self.buffer
+        if len(self._rows) == 1:
+            return job.value(final_obs.to(job.device))
+        found = torch.empty(len(final_obs))
+        env = torch.from_numpy(buffer.final_place % buffer.num_envs)
+        for rows in self._rows:
+            own = ((env >= rows.start) & (env < rows.stop)).nonzero().flatten()
+            if len(own):
+                found[own] = job.value(final_obs[own])
+        return found
+
     def _play(self, iteration: int) -> Episodes:
         """Step all environments together, with what the policy answers."""
         buffer, job = self.buffer, self.job
-        env, dist, device = job.env, job.distribution, job.device
+        env, dist = job.env, job.distribution
         noise = torch.from_numpy(self._noise)
         finished: list[tuple[np.ndarray, ...]] = []
         rows_rest = buffer.live is not None
         env.write_obs(buffer.start())
         for t in range(buffer.num_steps):
             self.before_step(0, t)
-            head, value = job.forward(buffer.obs[t].to(device))
             if rows_rest:
                 buffer.arrays["live"][t] = env.live_rows()
             if job.mask_size:
-                allowed = env.action_masks()
-                buffer.arrays["action_mask"][t] = allowed
-                head = masked(head, buffer.action_mask[t].to(device))
-            action, log_prob = dist.sample(head, noise[t].to(device))
-            buffer.action[t] = action
-            buffer.log_prob[t] = log_prob
-            buffer.value[t] = value
+                buffer.arrays["action_mask"][t] = env.action_masks()
+            action = self._act(t, noise[t])
             try:
                 ends = env.write_step(dist.to_env(action).cpu().numpy(), buffer.step_memory(t))
             except ValueError:
@@ -101,6 +112,22 @@ class EagerEngine(BaseEngine):
             if ends is not None:
                 finished.append(keep_ends(buffer, t, ends))
         return Episodes.joined(finished)
+
+    def _act(self, t: int, noise: Tensor) -> Tensor:
+        """What the policy answers at step `t`, stored; the actions, on its device. A product of
+        matrices rounds as its size has it, so a shard is answered by itself."""
+        buffer, job, device = self.buffer, self.job, self.job.device
+        obs, actions = buffer.obs[t], []
+        for rows in self._rows:
+            head, value = job.forward(obs[rows].to(device))
+            if job.mask_size:
+                head = masked(head, buffer.action_mask[t, rows].to(device))
+            action, log_prob = job.distribution.sample(head, noise[rows].to(device))
+            buffer.action[t, rows] = action
+            buffer.log_prob[t, rows] = log_prob
+            buffer.value[t, rows] = value
+            actions.append(action)
+        return actions[0] if len(actions) == 1 else torch.cat(actions)
 
     # advantages -----------------------------------------------------------------------------
     def advantages(self) -> None:
@@ -159,7 +186,11 @@ class EagerEngine(BaseEngine):
         rows: list[Tensor] = []
         for epoch in range(ppo.epochs):
             minibatches = self._minibatches(iteration, epoch, counted)
-            rows += [self._train_on(index, data, learning_rate, clip) for index in minibatches]
+            spreads = self._spreads(minibatches, data[-1])
+            rows += [
+                self._train_on(parts, spread, data, learning_rate, clip)
+                for parts, spread in zip(minibatches, spreads, strict=True)
+            ]
             if ppo.target_kl:
                 kl = torch.stack(rows[-len(minibatches) :])[:, 3].mean().item()
                 if kl > ppo.target_kl:
@@ -167,48 +198,77 @@ class EagerEngine(BaseEngine):
         figures = torch.stack(rows).cpu().numpy()  # the only read, unless there is a target
         found = self.report(figures, iteration)
         found["epochs"] = epoch + 1.0
-        if job.obs_normalizer is not None:
-            seen = data[0] if counted is None else data[0][torch.from_numpy(counted).to(job.device)]
-            job.obs_normalizer.update(seen)
+        self.normalize_observations(data[0], counted)
         found["explained_variance"] = self.explained_variance()
         return found
 
     def _minibatches(
         self, iteration: int, epoch: int, counted: np.ndarray | None
-    ) -> tuple[Tensor, ...]:
-        """Shuffled samples in parts of about the same size; of those `counted`, if given."""
-        count = len(self.buffer) if counted is None else len(counted)
-        order = shuffled(count, self.job.config.run.seed, iteration, epoch)
-        order = order if counted is None else counted[order]
+    ) -> list[tuple[Tensor, ...]]:
+        """Shuffled samples in minibatches of about the same size, each in the parts that it has of
+        this rank's shards; of the samples `counted`, if given."""
+        shards, seed, num_envs = self.job.shards, self.job.config.run.seed, self.buffer.num_envs
+        count = (len(self.buffer) if counted is None else len(counted)) // shards.local
         parts = min(self.job.config.ppo.minibatches, count)
-        return torch.from_numpy(order).to(self.job.device).tensor_split(parts)
+        by_shard = []
+        for k in range(shards.local):
+            order = shuffled(count, seed, iteration, epoch, shards.first + k)
+            order = order if counted is None else counted[order]
+            if shards.local > 1:
+                step, env = np.divmod(order, num_envs // shards.local)
+                order = step * num_envs + k * (num_envs // shards.local) + env
+            by_shard.append(torch.from_numpy(order).to(self.job.device).tensor_split(parts))
+        return list(zip(*by_shard, strict=True))
+
+    def _spreads(
+        self, minibatches: list[tuple[Tensor, ...]], advantage: Tensor
+    ) -> list[Tensor | None]:
+        """Mean and deviation of each minibatch's advantages over all shards, float32 ``[2]``; None
+        where they are not wanted, or there is but one shard."""
+        shards = self.job.shards
+        if shards.one or not self.job.config.ppo.normalize_advantage:
+            return [None] * len(minibatches)
+        parts = [
+            torch.stack([moments(advantage[parts[k]]) for parts in minibatches], 1)
+            for k in range(shards.local)
+        ]
+        count, mean, m2 = shards.total(parts, merged_moments)
+        return list(torch.stack([mean, (m2 / count).sqrt()], 1).float())
 
     def _train_on(
-        self, index: Tensor, data: list[Tensor], learning_rate: float, clip: float
+        self,
+        by_shard: tuple[Tensor, ...],
+        spread: Tensor | None,
+        data: list[Tensor],
+        learning_rate: float,
+        clip: float,
     ) -> Tensor:
-        """One optimiser step on the samples `index` ``[B]``; figures ``[6]``, on the device."""
+        """One optimiser step on the samples ``[B]`` of each shard; figures ``[6]``."""
         ppo, optimizer = self.job.config.ppo, self.job.optimizer
-        advantage = data[-1].index_select(0, index)
-        if ppo.normalize_advantage:
-            advantage = normalized(advantage)
-        size = self._slice or len(index)
-        parts = list(zip(torch.split(index, size), torch.split(advantage, size), strict=True))
+        total = sum(map(len, by_shard)) * self.job.shards.group.size
+        slices: list[tuple[Tensor, Tensor]] = []
+        lengths = []
+        for index in by_shard:
+            advantage = data[-1].index_select(0, index)
+            if spread is not None:
+                advantage = (advantage - spread[0]) / (spread[1] + 1e-8)
+            elif ppo.normalize_advantage:
+                advantage = normalized(advantage)
+            size = self._slice or len(index)
+            own = zip(torch.split(index, size), torch.split(advantage, size), strict=True)
+            slices += own
+            lengths.append(-(-len(index) // size))
 
         def gradient_of(part: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
             loss = self._loss(*part, data, clip)
-            share = len(part[0]) / len(index)
+            share = len(part[0]) / total
             pieces = torch.autograd.grad(
                 loss.total * share, optimizer.parameters, materialize_grads=True
             )
             return torch.cat([piece.flatten() for piece in pieces]), torch.stack(loss[1:]) * share
 
-        found = self._threads.map(gradient_of, parts)
-        # Added in the order of the slices: the sum does not depend on the threads.
-        gradient, figures = optimizer.gradient, found[0][1]
-        gradient.copy_(found[0][0])
-        for some_gradient, some_figures in found[1:]:
-            gradient += some_gradient
-            figures += some_figures
+        found = self._threads.map(gradient_of, slices)
+        gradient, figures = optimizer.gradient, self._add_up(found, lengths)
         norm = gradient.norm()
         if ppo.max_grad_norm:
             gradient.mul_((ppo.max_grad_norm / (norm + 1e-6)).clamp(max=1.0))
@@ -217,6 +277,27 @@ class EagerEngine(BaseEngine):
             gradient.nan_to_num_(0.0, 0.0, 0.0)
         optimizer.step(learning_rate)
         return torch.cat([figures, norm.unsqueeze(0)])
+
+    def _add_up(self, found: list[tuple[Tensor, Tensor]], lengths: list[int]) -> Tensor:
+        """Add up gradients and figures of slices, so many of each shard: writes the optimiser's
+        gradient. In the order of the slices: the sum does not depend on the threads."""
+        shards, gradient = self.job.shards, self.job.optimizer.gradient
+        sums = []
+        left = iter(found)
+        for length in lengths:
+            total, figures = next(left)
+            if shards.one:
+                total = gradient.copy_(total)
+            for _ in range(length - 1):
+                some_gradient, some_figures = next(left)
+                total += some_gradient
+                figures += some_figures
+            sums.append((total, figures))
+        if shards.one:
+            return sums[0][1]
+        whole = shards.total([torch.cat(pair) for pair in sums])
+        gradient.copy_(whole[: len(gradient)])
+        return whole[len(gradient) :]
 
     def _loss(self, index: Tensor, advantage: Tensor, data: list[Tensor], clip: float) -> Loss:
         ppo = self.job.config.ppo
