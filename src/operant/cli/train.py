@@ -462,6 +462,7 @@ def _learn(session: Session, advice: Advice) -> None:
     from operant.backends.author_mistake import env_mistake
     from operant.cli.progress import TrainProgress
     from operant.training.guard import NonFiniteError
+    from operant.training.ranks import RankError
 
     try:
         with TrainProgress(session.ppo) as progress:
@@ -473,6 +474,10 @@ def _learn(session: Session, advice: Advice) -> None:
         text = f"the checkpoint at step {good:,} is the last good one: {session.run.id}"
         errors.print(printable(text), **plain)
         raise typer.Exit(3) from None
+    except RankError as error:
+        text = printable(f"operant: {error}; {saved(session)}; {advice.resume}")
+        errors.print(text, style="red", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(3 if error.not_finite else 1) from None
     except OSError as error:  # a full disk, say
         text = f"{file_trouble(error)}; {saved(session)}; {advice.resume}"
         raise UserError(text) from error

@@ -51,6 +51,7 @@ def launch(arguments: list[str], ranks: int, restarts: int) -> None:
         run_id=f"operant-{os.getpid()}",
         max_restarts=restarts,
         local_addr="localhost",
+        shutdown_timeout=10,  # then what is left is killed: a process that hangs, say
         signals_to_handle="SIGHUP,SIGQUIT",  # Ctrl-C is for the ranks: they save, and end
     )
     os.environ.update(python_environment())

@@ -55,6 +55,8 @@ class Signals:
                 raise KeyboardInterrupt
             return
         self._session.ppo.stop()
+        if number == signal.SIGTERM and "RANK" in os.environ:
+            return  # torchrun's, when another rank failed: what that says is enough
         _say("finishing the iteration, then saving (Ctrl-C again: stop at once)")
 
 

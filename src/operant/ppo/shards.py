@@ -15,6 +15,9 @@ from operant.training.ranks import Group
 from operant.training.shards import Shards
 from operant.vector.batch import is_batch
 
+_SWITCHES = {"intrinsic": "intrinsic.kind=none", "popart": "policy.value_head=linear"}
+"""What leaves an add-on out, by its name."""
+
 
 def shards_for(config: Config, group: Group) -> tuple[Config, Shards]:
     """The shards that `config` means for the ranks of `group`; `config` with their number.
@@ -58,11 +61,9 @@ def check_shards(
     if device.type != "cpu":
         raise ValueError(f"{what} train on the CPU so far, not on {device}; set run.device=cpu")
     if add_ons:
-        names = ", ".join(one.name for one in add_ons)
-        raise ValueError(
-            f"{what} train without add-ons so far, and this has {names}; intrinsic rewards are "
-            "switched off by intrinsic.kind=none"
-        )
+        name = add_ons[0].name
+        advice = f"; set {_SWITCHES[name]}" if name in _SWITCHES else ""
+        raise ValueError(f"{what} train without add-ons so far, and this has {name!r}{advice}")
 
 
 def check_job(job: Job) -> None:
@@ -76,7 +77,7 @@ def check_job(job: Job) -> None:
     elif job.env.device.type != "cpu":
         why = f"environments are in main memory, and these are on {job.env.device}"
     elif job.value_scale is not None:
-        why = "values keep their scale, and PopArt changes it; set policy.value_head=linear"
+        why = "values keep their scale, and PopArt changes it"
     elif depends_on_order(job.policy):
         why = "the policy has no dropout and no batch normalisation"
     if why is not None:

@@ -152,7 +152,7 @@ class RunConfig(Section, table="run"):
     eval_every: int = option(0, "steps between evaluations while training; 0: never", least=0)
     shards: int = option(
         0,
-        "parts whose sums make the result, for any ranks that divide them; 0: a rank each",
+        "parts that the sums of all ranks are made of; 0: one a rank",
         least=0,
     )
     rank_timeout: float = option(

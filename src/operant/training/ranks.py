@@ -22,6 +22,8 @@ from torch import Tensor
 
 from operant.toolchain.machine import usable_cores
 
+_START_S = 300.0
+"""What a process waits for others to begin, at least: some compile more than others."""
 _ROLL_CALL_S = 3.0
 """What the ranks that are left wait for word of one whose connection broke."""
 
@@ -91,18 +93,31 @@ class TorchGroup:
     def __init__(self, timeout_s: float) -> None:
         import torch.distributed as dist
 
-        limit = datetime.timedelta(seconds=timeout_s)
-        if dist.is_initialized():  # by the user's script, with whatever backend
-            self._group: Any = dist.new_group(backend="gloo", timeout=limit)
-        else:
-            dist.init_process_group("gloo", timeout=limit)
-            atexit.register(dist.destroy_process_group)  # its threads would abort the process
-            self._group = dist.group.WORLD
-        self._dist, self._timeout_s = dist, timeout_s
+        to_start = datetime.timedelta(seconds=max(timeout_s, _START_S))
+        try:
+            if dist.is_initialized():  # by the user's script, with whatever backend
+                self._group: Any = dist.new_group(backend="gloo", timeout=to_start)
+            else:
+                dist.init_process_group("gloo", timeout=to_start)
+                atexit.register(self._leave)
+                self._group = dist.group.WORLD
+        except RuntimeError as error:
+            number = int(os.environ["RANK"])
+            raise RankError(number, f"cannot reach the others: {_first_line(error)}") from None
+        self._timeout_s = timeout_s
+        self._options = dist.distributed_c10d.AllgatherOptions()  # type: ignore[attr-defined]
+        self._options.timeout = datetime.timedelta(seconds=timeout_s)
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self.on_machine = int(os.environ.get("LOCAL_WORLD_SIZE", self.size))
         self.seconds = 0.0
         self._store = dist.distributed_c10d._get_default_store()
+
+    def _leave(self) -> None:
+        """End the group's threads: where they outlive the interpreter, the process is aborted."""
+        import torch.distributed as dist
+
+        self._group = self._store = self._options = None
+        dist.destroy_process_group()
 
     def cores(self) -> int:
         """See `Group`."""
@@ -114,7 +129,7 @@ class TorchGroup:
         mine = mine.contiguous()
         found = [torch.empty_like(mine) for _ in range(self.size)]
         try:
-            self._dist.all_gather(found, mine, group=self._group)
+            self._group.allgather([found], [mine], self._options).wait()
         except RuntimeError as error:
             raise self._broken(error) from None
         finally:
