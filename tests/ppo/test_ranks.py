@@ -16,7 +16,7 @@ from operant.training.guard import NonFiniteError
 from operant.training.ranks import RankError, joined_as
 from tests.training.thread_group import ThreadGroup, together, trainers
 
-ENGINES = ["eager"]
+ENGINES = ["eager", "fused"]
 SMALL: dict[str, Any] = {
     "shards": 4,
     "num_envs": 16,

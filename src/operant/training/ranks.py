@@ -105,12 +105,12 @@ class TorchGroup:
             number = int(os.environ["RANK"])
             raise RankError(number, f"cannot reach the others: {_first_line(error)}") from None
         self._timeout_s = timeout_s
-        self._options = dist.distributed_c10d.AllgatherOptions()  # type: ignore[attr-defined]
+        self._options: Any = dist.distributed_c10d.AllgatherOptions()  # type: ignore[attr-defined]
         self._options.timeout = datetime.timedelta(seconds=timeout_s)
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self.on_machine = int(os.environ.get("LOCAL_WORLD_SIZE", self.size))
         self.seconds = 0.0
-        self._store = dist.distributed_c10d._get_default_store()
+        self._store: Any = dist.distributed_c10d._get_default_store()
 
     def _leave(self) -> None:
         """End the group's threads: where they outlive the interpreter, the process is aborted."""

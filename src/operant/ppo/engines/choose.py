@@ -130,8 +130,6 @@ def _why_not_fused(job: Job) -> str | None:
             f"with environments in main memory it trains on the CPU, and the policy is on "
             f"{job.device}; run.device=cpu lets it"
         )
-    if not job.shards.one:
-        return "it knows no shards"
     if job.env.live_rows() is not None:
         return "it trains on every row of every step, and some of this batch rest at times"
     if compiled_batch(job.env) is not None and job.env.backend not in ("cpu", "native"):

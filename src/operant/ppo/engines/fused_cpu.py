@@ -25,6 +25,7 @@ from operant.ppo.engines.fused_cpu_rollout import (
     SteppedRollout,
     obs_dtype,
 )
+from operant.ppo.engines.fused_cpu_shards import ShardedUpdate, chunks_of
 from operant.ppo.engines.fused_scope import (
     Parts,
     category_sizes,
@@ -37,7 +38,6 @@ from operant.ppo.kernels.cpu import layout as n
 from operant.ppo.kernels.cpu import parameter_layout as p
 from operant.ppo.kernels.cpu.kernel_plan import KernelPlan, aligned
 from operant.ppo.kernels.cpu.shuffle import ROUNDS, shuffle_keys
-from operant.toolchain.machine import usable_cores
 from operant.toolchain.team_size import TeamSize
 from operant.training.episodes import Episodes
 from operant.vector.batch import compiled_batch
@@ -45,8 +45,6 @@ from operant.vector.batch import compiled_batch
 TILE = 128
 """Samples that go through the networks at once, at most: with 64 neurons a layer, 32 kB for each
 layer. Between 64 and 512 an update took the same time within 10 %, for 32 to 256 neurons."""
-CHUNKS = 32
-"""Parts of a minibatch that threads share, at most."""
 LEAST_TILE = 16
 """Games in C that a thread plays together, at least: the longest vector. Others are stepped by
 `operant.compiler.spec.buffers.LANES`."""
@@ -61,7 +59,7 @@ class FusedEngine(BaseEngine):
         stepped = compiled_batch(job.env) is None
         super().__init__(job, obs_dtype(job) if stepped else None)
         asked = job.config.run.threads
-        self._size = self._players = TeamSize(asked or usable_cores(), asked > 0)
+        self._size = self._players = TeamSize(job.most_threads, asked > 0)
         own_size = stepped or job.env.backend == "native"
         if own_size:
             # A step of a game in C takes what it takes: threads that pay there may not in training.
@@ -79,6 +77,8 @@ class FusedEngine(BaseEngine):
         self._rollout: Rollout = (
             SteppedRollout(*common) if stepped else CompiledRollout(*common, own_size)
         )
+        shards = None if job.shards.one else ShardedUpdate(job, self.buffer, self._kernels, TILE)
+        self._shards = shards
         self._load_functions()
 
     def use(self, buffer: RolloutBuffer) -> None:
@@ -176,6 +176,8 @@ class FusedEngine(BaseEngine):
             steps=steps,
             envs=envs,
             first_step=0,
+            first_row=job.first_row,
+            shards=1,
             env_tiles=-(-envs // self._env_tile),
             seed_low=job.config.run.seed & 0xFFFFFFFF,
             seed_high=job.config.run.seed >> 32,
@@ -197,8 +199,7 @@ class FusedEngine(BaseEngine):
         """Minibatches, gradients and Adam's memory."""
         job, arguments, plan, ppo = self.job, self._arguments, self._plan, self.job.config.ppo
         adam, count = job.optimizer, len(self.buffer)
-        tiles = -(-count // ppo.minibatches) // TILE
-        chunks = min(max(tiles // 2, 1), CHUNKS)
+        chunks = chunks_of(count, ppo.minibatches, TILE)
         options = np.zeros(n.OPTIONS, np.float32)
         options[n.VALUE_CLIP], options[n.VALUE_COEF] = ppo.value_clip, ppo.value_coef
         options[n.ENTROPY_COEF] = ppo.entropy_coef
@@ -235,7 +236,8 @@ class FusedEngine(BaseEngine):
         called |= {"sample": f"sample_{kind}", "loss": f"loss_{kind}"}
         if arguments["encoding"] == n.ONE_HOT:
             called["expand_one_hot"] = "expand_one_hot"
-        run = ("pack", "estimate_advantages", "train_epoch", *rollout.functions)
+        train = ("train_epoch",) if self._shards is None else self._shards.functions
+        run = ("pack", "estimate_advantages", *train, *rollout.functions)
         self._kernels.load([*called.values(), *run])
         functions = self._kernels.functions
         arguments.set(**{name: functions[made].address for name, made in called.items()})
@@ -291,18 +293,21 @@ class FusedEngine(BaseEngine):
         arguments.arrays["option_values"][n.CLIP] = clip
         self._pack()
         rows = []
-        for keys in shuffle_keys(job.config.run.seed, iteration, ppo.epochs):
-            arguments.set(keys=keys)
+        every = shuffle_keys(job.config.run.seed, iteration, ppo.epochs)
+        for epoch in range(ppo.epochs):
             began = time.perf_counter()
-            # More threads than chunks would have nothing to do but wait for each minibatch's end.
-            self._kernels.run("train_epoch", TILE, min(self.threads, arguments["chunks"]))
+            if self._shards is not None:
+                self._shards.train(iteration, epoch, self.threads)
+            else:
+                arguments.set(keys=every[epoch])
+                # More threads than chunks would only wait for each minibatch's end.
+                self._kernels.run("train_epoch", TILE, min(self.threads, arguments["chunks"]))
             self._size.took(time.perf_counter() - began)
             rows.append(results.copy())
             if ppo.target_kl and results[:, FIGURES.index("kl")].mean() > ppo.target_kl:
                 break
         job.optimizer.count = int(rates[p.COUNT])
         found = self.report(np.concatenate(rows), iteration)
-        if job.obs_normalizer is not None:
-            job.obs_normalizer.update(self.buffer.flat("obs")[0])
+        self.normalize_observations(self.buffer.flat("obs")[0])
         found["explained_variance"] = self.explained_variance()
         return found

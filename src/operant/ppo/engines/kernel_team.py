@@ -27,13 +27,17 @@ class KernelTeam:
         """Load functions; those that are not cached are compiled."""
         self.functions |= load_functions(names)
 
-    def call(self, name: str) -> None:
-        """Call a function that takes the arguments alone."""
-        self.functions[name].ctypes(self.arguments.address)
+    def call(self, name: str, arguments: KernelArguments | None = None) -> None:
+        """Call a function that takes the arguments alone; see `run`."""
+        self.functions[name].ctypes((arguments or self.arguments).address)
 
-    def run(self, name: str, tile: int, threads: int) -> None:
-        """Let a team of `threads` run a function, on tiles of `tile` samples."""
-        self.arguments.arrays["control"][:] = 0
-        self.arguments.set(tile=tile)
-        function, address = self.functions[name].ctypes, self.arguments.address
+    def run(
+        self, name: str, tile: int, threads: int, arguments: KernelArguments | None = None
+    ) -> None:
+        """Let a team of `threads` run a function, on tiles of `tile` samples; `arguments`: others
+        than the common ones."""
+        arguments = arguments or self.arguments
+        arguments.arrays["control"][:] = 0
+        arguments.set(tile=tile)
+        function, address = self.functions[name].ctypes, arguments.address
         self._threads.map(lambda worker: function(worker, address), range(threads))

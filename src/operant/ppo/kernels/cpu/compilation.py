@@ -26,11 +26,15 @@ from operant.toolchain.machine import usable_cores
 _FILES = {
     "act": ("act", "value_finals"),
     "encode": ("encode", "expand_one_hot"),
-    "weights": ("finish", "pack"),
+    "train_shard": ("order_shard", "train_shard"),
+    "weights": ("add_up", "apply", "finish", "pack"),
 }
 """Files of the functions that have other names than they."""
 _FILE_OF = {name: file for file, names in _FILES.items() for name in names}
-_SLOWEST = ("sample_categorical", "sample_gaussian", "forward", "finish", "train_epoch", "backward")
+_SLOWEST = (
+    *("sample_categorical", "sample_gaussian", "forward", "finish", "train_epoch", "train_shard"),
+    "backward",
+)
 """Functions that take longest to compile, the slowest first."""
 _MOST_PROCESSES = 4
 _HERE = Path(__file__).parent

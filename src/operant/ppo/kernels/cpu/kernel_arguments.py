@@ -17,8 +17,16 @@ ARGUMENTS = RecordSpec(
     number("env_tiles"),
     number("chunks"),
     number("minibatches"),
+    # Of a shard: the columns of a rollout that are its own, the minibatch it is at, and mean and
+    # inverse deviation of the advantages of each minibatch.
+    number("shards"),
+    number("shard_first", optional=True),
+    number("row_envs", optional=True),
+    number("minibatch", optional=True),
+    array("spreads", float32, optional=True),
     # The policy's random numbers.
     number("first_step"),
+    number("first_row"),
     number("seed_low"),
     number("seed_high"),
     number("noise_blocks"),
@@ -156,6 +164,13 @@ class KernelArguments:
         self.arrays: dict[str, np.ndarray] = {}
         self._words = np.zeros(len(spec.fields), np.int64)
         self._missing = {field.name for field in spec.fields if not field.optional}
+
+    def copy(self) -> KernelArguments:
+        """The same arguments, to be changed; the arrays are shared."""
+        other = KernelArguments(self.spec)
+        other.arrays, other._missing = dict(self.arrays), set(self._missing)
+        other._words[:] = self._words
+        return other
 
     def set(self, **values: int | np.ndarray) -> None:
         """Set some arguments; those set before are replaced.

@@ -21,12 +21,13 @@ def fill_noise(args, step, lo, count, noise):
     when = args.first_step + step
     low, high = u32(when & 0xFFFFFFFF), u32(when >> 32)
     seed_low, seed_high = u32(args.seed_low), u32(args.seed_high)
+    first = args.first_row + lo
     for block in range(args.noise_blocks):
         one, two = shifted(noise, 4 * block * tile), shifted(noise, (4 * block + 1) * tile)
         three, four = shifted(noise, (4 * block + 2) * tile), shifted(noise, (4 * block + 3) * tile)
         number = u32(POLICY_BLOCK + block)
         for i in range(count):
-            words = philox(low, high, seed_high, number, seed_low, u32(lo + i))
+            words = philox(low, high, seed_high, number, seed_low, u32(first + i))
             store(NOISE.first, one, i, f32(words[0] >> u32(8)) * scale)
             store(NOISE.second, two, i, f32(words[1] >> u32(8)) * scale)
             store(NOISE.third, three, i, f32(words[2] >> u32(8)) * scale)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from numba import float64 as f64
+from numba import njit
 
 from operant.compiler.runtime.intrinsics import prefer_wide_vectors, shifted
 from operant.ppo.kernels.cpu import layout as n
@@ -11,6 +12,15 @@ from operant.ppo.kernels.cpu.compiled_function import compiled
 from operant.ppo.kernels.cpu.kernel_arguments import ARGUMENTS
 from operant.ppo.kernels.cpu.record import record_at
 from operant.ppo.kernels.cpu.shuffle import bits_for, shuffled_index
+
+
+@njit(nogil=True, error_model="numpy")
+def _sample(args, k, count, bits, keys):
+    """The sample that comes as number `k`. Of a shard it has some columns of the rollout alone."""
+    index = shuffled_index(k, count, bits, keys)
+    if args.shards > 1:
+        index = index // args.envs * args.row_envs + args.shard_first + index % args.envs
+    return index
 
 
 @compiled
@@ -26,10 +36,10 @@ def order_chunk(minibatch, chunk, args_address):
     start, _, lo, hi = chunk_bounds(args, minibatch, chunk)
     count = args.steps * args.envs
     bits = bits_for(count)
-    shift = f64(advantage[shuffled_index(start, count, bits, keys)])
+    shift = f64(advantage[_sample(args, start, count, bits, keys)])
     first, second = f64(0), f64(0)
     for k in range(start + lo, start + hi):
-        sample = shuffled_index(k, count, bits, keys)
+        sample = _sample(args, k, count, bits, keys)
         samples[k] = sample
         difference = f64(advantage[sample]) - shift
         first += difference

@@ -17,13 +17,13 @@ from operant.compiler.philox import philox
 ROUNDS = 4
 
 
-def shuffle_keys(seed: int, iteration: int, epochs: int) -> np.ndarray:
+def shuffle_keys(seed: int, iteration: int, epochs: int, shard: int = 0) -> np.ndarray:
     """Keys of a permutation for each epoch, uint64 ``[epochs, 2 * ROUNDS]``: a multiplier and an
     addend for each round.
 
-    `seed` and `iteration` have 64 bits at most.
+    `seed` has 64 bits at most, `iteration` 48 if there are shards, which have keys of their own.
     """
-    found: np.ndarray = shuffle_keys_of_many(seed, iteration, 1, epochs)[0]
+    found: np.ndarray = shuffle_keys_of_many(seed, iteration + (shard << 48), 1, epochs)[0]
     return found
 
 

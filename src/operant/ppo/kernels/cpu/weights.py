@@ -131,6 +131,29 @@ def pack(args_address):
 
 
 @compiled
+def add_up(args_address):
+    """Add up what the chunks of a shard found: gradients and metrics into those of the first."""
+    args = record_at(ARGUMENTS, args_address)
+    chunks, sums = args.chunks, at(u64(args.metric_sums), f64)
+    _add_gradients(at(u64(args.gradients), f32), args.gradient_size, chunks)
+    for k in range(n.METRIC_COUNT):
+        for chunk in range(1, chunks):
+            sums[k] += sums[chunk * n.METRIC_COUNT + k]
+    return 0
+
+
+@compiled
+def apply(args_address):
+    """Move the parameters by the gradient that the host has put in the first chunk's place; note
+    its norm."""
+    args = record_at(ARGUMENTS, args_address)
+    norm = _apply_gradient(args, at(u64(args.gradients), f32))
+    _pack_weights(args)
+    args.results[args.minibatch * (n.METRIC_COUNT + 1) + n.METRIC_COUNT] = norm
+    return 0
+
+
+@compiled
 def finish(minibatch, args_address):
     """Add up what the chunks found, move the parameters, note the metrics."""
     args = record_at(ARGUMENTS, args_address)
