@@ -16,6 +16,7 @@ import pytest
 import operant
 from operant.render.canvas import Canvas
 from operant.render.colors import COLORS
+from operant.sweep.space import parse_space
 from operant.toolchain import paths
 
 from .modules import load
@@ -166,6 +167,14 @@ def test_python_blocks_of_the_training_page_run(tmp_path, monkeypatch) -> None:
     assert len(blocks) >= 3
     for block in blocks:
         exec(block.replace("0_000", "_000"), {})  # a tenth of the steps
+
+
+def test_the_space_and_the_code_of_the_page_on_sweeps() -> None:
+    page = (ROOT / "docs" / "sweeps.md").read_text()
+    (space,) = re.findall(r"```toml\n(.*?)```", page, re.S)
+    assert len(parse_space(space.encode(), "sweeps.md").ranges) == 4
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    exec(code.replace("20_000", "2_000"), {})
 
 
 def test_the_training_example_runs(monkeypatch, capsys) -> None:

@@ -147,6 +147,7 @@ class Asked(NamedTuple):
         Raises:
             ValueError: something does not fit.
         """
+        from operant.cli.target import load_wrappers
         from operant.ppo.config_file import resolved
         from operant.sweep.plan import RETURN, Plan
         from operant.sweep.space import default_space, read_space
@@ -155,6 +156,7 @@ class Asked(NamedTuple):
         base = resolved(env, values, space.fixed if space else {}, {"env.id": env})
         if base.env.id != env:
             raise UserError("a sweep is about one environment; leave env.id out of [fixed]")
+        load_wrappers(base.env.wrappers)
         trials, seeds = self.trials or _TRIALS, self.seeds or _SEEDS
         space = space or default_space(base)
         return Plan(env, self.metric or RETURN, space, base, trials, seeds, self.change_task)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.progress import BarColumn, Progress, TextColumn
 
 from operant.cli.screen import errors, literal, output
-from operant.sweep.plan import SECONDS
+from operant.sweep.plan import RETURN, SECONDS
 from operant.sweep.search import best_of
 from operant.sweep.trial import LEAST_NEVER_S
 from operant.toolchain.text import short
@@ -117,10 +117,10 @@ def _clock(seconds: float) -> str:
 def score_text(one: Trial, study: Study) -> str:
     """A trial's score, and which it was."""
     assert one.scores is not None
-    figures = [seconds_text(x) if x is one.scores[-1] else f"{x:.4g}" for x in one.scores]
-    if study.plan.metric != SECONDS:
-        figures[0] = f"{one.scores[0]:.4g}"
-    return f"{' in '.join(figures)} (#{one.number})"
+    metric = study.plan.metric
+    parts = [] if metric == SECONDS else [f"{one.scores[0]:.4g}"]
+    parts += [] if metric == RETURN else [seconds_text(one.scores[-1])]
+    return f"{' in '.join(parts)} (#{one.number})"
 
 
 def seconds_text(seconds: float | None) -> str:

@@ -75,7 +75,7 @@ def _slices(study: Study, shares: Mapping[str, float]) -> Figure:
         _dress(axes, "", _short(name, names), _axis(study) if panel % across == 0 else "")
         if isinstance(one, Interval):
             if one.log:
-                axes.set_xscale("log")
+                _logarithmic(axes)
             _dots(axes, study, lambda trial, name=name: values_of(trial, study.plan)[name])
             continue
         places = {value: place for place, value in enumerate(one.values)}
@@ -179,6 +179,17 @@ def _axis(study: Study) -> str:
     return "seconds to the threshold" if study.plan.metric == SECONDS else "mean return"
 
 
+def _logarithmic(axes: Axes) -> None:
+    """A scale of 1, 2, 5, 10: a range may be less than a power of ten."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.minorticks_off()
+
+
 def _short(name: str, names: list[str]) -> str:
     """The last part of a dotted name, if no other option has it."""
     last = name.rpartition(".")[2]
@@ -192,6 +203,5 @@ def _dress(axes: Axes, title: str, below: str, beside: str) -> None:
     axes.grid(color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(colors=GRAY, labelsize=8, length=0)
-    axes.minorticks_off()
     for side in axes.spines.values():
         side.set_visible(False)
