@@ -25,6 +25,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import typer.main
 from numba.core.ccallback import CFunc
 from numba.core.dispatcher import Dispatcher
 
@@ -44,6 +45,8 @@ os.environ |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 # test sets, whichever test comes first.
 os.environ.pop("COLUMNS", None)
 importlib.import_module("operant.cli.screen")
+# A process makes the commands from their functions once. So does this one, for all its tests.
+typer.main.get_command = functools.cache(typer.main.get_command)
 
 
 def unseen(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -99,6 +102,8 @@ reference.call, reference.uniforms = unseen(reference.call), unseen(reference.un
 COMPILERS = (Dispatcher, CFunc)
 for compiler in COMPILERS:
     compiler.compile = unseen(compiler.compile)
+exporter = importlib.import_module("torch").onnx  # here: PyTorch reads OMP_WAIT_POLICY only once
+exporter.export = unseen(exporter.export)
 
 
 @pytest.fixture

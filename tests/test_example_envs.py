@@ -13,6 +13,7 @@ from .modules import load
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
+@pytest.mark.usefixtures("unseen_test")
 def test_an_environment_of_ones_own_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
     example = importlib.import_module("gymnasium_env")

@@ -20,8 +20,8 @@ def test_built_in_environments_pass(
     env_id: str, failures: Callable[[type], dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Only CartPole's episodes end within 100; whole ones are compared in tests/envs.
-    monkeypatch.setattr("operant.check.plays.MAX_STEPS", 30)
-    monkeypatch.setattr("operant.check.code.STEPS", 30)
+    monkeypatch.setattr("operant.check.plays.MAX_STEPS", 10)
+    monkeypatch.setattr("operant.check.code.STEPS", 20)
     assert failures(get_env(env_id)) == {}
 
 

@@ -135,6 +135,7 @@ def write(folder: Path, arrays: Arrays, facts: dict[str, Any], step: int) -> Non
     (folder / "manifest.json").write_text(json.dumps(manifest))
 
 
+@pytest.mark.usefixtures("unseen_test")
 @pytest.mark.parametrize("engine", ["eager", "fused"])
 def test_forged_checkpoints(engine: str, home: Path, cli: Cli, tmp_path: Path) -> None:
     rng = random.Random(16)

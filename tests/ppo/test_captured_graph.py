@@ -365,7 +365,7 @@ def test_a_compiler_that_fails_is_done_without(
 def test_an_engine_is_freed_when_nobody_holds_it(graphs: None) -> None:
     """Without the garbage collector: what it holds is most of a GPU's memory."""
     for kind in ("eager", "graph", "fused", "fused captured"):
-        ppo = made(kind).learn(2 * ROLLOUT, progress=False)
+        ppo = made(kind, epochs=1, minibatches=1).learn(ROLLOUT, progress=False)
         inner = getattr(ppo.engine, "engine", ppo.engine)
         held = [weakref.ref(inner), weakref.ref(inner.memory), weakref.ref(inner.executor)]
         gc.collect()

@@ -102,6 +102,7 @@ def trainer(env: type[gymnasium.Env[Any, Any]], **options: Any) -> PPO:
     return PPO(batch, **{**defaults, "device": "cpu", **options})
 
 
+@pytest.mark.usefixtures("unseen_test")
 def test_a_picture_is_learned() -> None:
     ppo = trainer(Bright, learning_rate=3e-3, total_steps=10240, hidden=())
     assert isinstance(ppo.policy.encode, SmallCNN)
@@ -111,6 +112,7 @@ def test_a_picture_is_learned() -> None:
     assert ppo.mean_return > 7.2  # of 8; by chance 2
 
 
+@pytest.mark.usefixtures("unseen_test")
 def test_dict_observations_and_actions_are_learned(tmp_path: Path) -> None:
     ppo = trainer(Controls, learning_rate=4e-3, total_steps=20480, log_std=-0.5)
     assert isinstance(ppo.policy, JointActorCritic)

@@ -218,6 +218,7 @@ def test_gradient_against_autograd(env: type[operant.Env]) -> None:
     assert (found - wanted).norm() <= 1e-5 * wanted.norm()
 
 
+@pytest.mark.usefixtures("unseen_test")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_it_learns_which_open_door_pays(engine: str) -> None:
     """Evaluation uses the mask as well: an untrained policy never runs into a closed door."""

@@ -13,6 +13,8 @@ import operant
 from operant.lang import where
 from operant.models import PPO
 
+pytestmark = pytest.mark.usefixtures("unseen_test")
+
 GAMMA = 0.9
 
 

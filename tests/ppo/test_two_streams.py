@@ -68,6 +68,7 @@ class Ones(Bonus):
         return torch.ones(action.shape[:2])
 
 
+@pytest.mark.usefixtures("unseen_test")
 def test_the_values_of_bonuses_reach_what_never_ends() -> None:
     """A bonus of 1 for ever, at a discount of 0.5: 2, though episodes end all the time."""
     options = {"intrinsic.separate_value": True, "intrinsic.gamma": 0.5}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import math
 import re
 from collections.abc import Mapping
 from dataclasses import field
 from numbers import Integral, Real
+from types import MappingProxyType
 from typing import Any, ClassVar, cast, get_args, get_origin, get_type_hints
 
 
@@ -58,9 +60,14 @@ class Section:
             object.__setattr__(self, one.name, value)
 
 
-def kinds_of(section: type[Section]) -> dict[str, Any]:
+def kinds_of(section: type[Section]) -> Mapping[str, Any]:
     """The types of a section's fields."""
-    return get_type_hints(section)
+    return _kinds_of(cast(Any, section))  # to mypy a class has the hash of its instances
+
+
+@functools.cache
+def _kinds_of(section: Any) -> Mapping[str, Any]:
+    return MappingProxyType(get_type_hints(section))
 
 
 _LISTED = {int: "integers", float: "numbers", str: "strings", bool: "true or false"}

@@ -150,8 +150,8 @@ ENVS = ("CartPole-v1", "Own", "MountainCar-v0", "MountainCarContinuous-v0", "Pen
 JOBS = [
     *[(env, 90, (0, 1, 2)) for env in ("CartPole-v1", "Own")],
     *[(env, 90, (k,)) for k, env in enumerate(ENVS[2:])],
-    *[(env, arch, (k % 3,)) for k, env in enumerate(ENVS) for arch in (80, 100)],
-    *[("Acrobot-v1", 80, (0,)), ("Acrobot-v1", 90, (1,)), ("Acrobot-v1", 100, (2,))],
+    *[(env, arch, (k,)) for k, env in enumerate(ENVS[:2]) for arch in (80, 100)],
+    *[("Pendulum-v1", 80, (2,)), ("MountainCar-v0", 100, (2,)), ("Acrobot-v1", 100, (0,))],
     *[("training", arch, ()) for arch in (80, 90, 100)],
 ]
 TARGETS = {80: "sm_80", 90: "sm_90a", 100: "sm_100a"}

@@ -243,17 +243,20 @@ JOBS = [
 ]
 
 
+# Half of them with two tiles of environments a warp: a few below and a few above one, both ways.
+TILED = [(1 + k % 2, *job) for k, job in enumerate(JOBS)] + [(2, *JOBS[0]), (1, *JOBS[1])]
+
+
 @pytest.mark.parametrize(
-    ("task", "num_envs", "options"), JOBS, ids=[f"{job[0]}-{job[1]}" for job in JOBS]
+    ("tiles", "task", "num_envs", "options"), TILED, ids=["-".join(map(str, j[:3])) for j in TILED]
 )
-@pytest.mark.parametrize("tiles", [1, 2])
 def test_a_rollout_is_what_policy_and_environment_do(
     gpu: pytest.MonkeyPatch,
     tasks: Tasks,
+    tiles: int,
     task: str,
     num_envs: int,
     options: dict[str, Any],
-    tiles: int,
 ) -> None:
     from operant.ppo.engines import fused_gpu_rollout
     from operant.ppo.kernels.hopper.rollout_source import Shape
