@@ -18,6 +18,7 @@ from operant.monitor.figures import (
     hardware,
     metric_names,
     number,
+    overlap,
     since,
     split,
     status_text,
@@ -246,3 +247,15 @@ def test_an_evaluation_stays_until_the_next_one() -> None:
     assert math.isnan(seen.newest("nothing"))
     assert "return 3  eval 7.5" in large_figures(seen, 80).plain
     assert "eval" not in large_figures(view(mean_return=3.0), 80).plain
+
+
+def test_the_line_of_an_asynchronous_run() -> None:
+    last = {"lag": 0.75, "lag_max": 1.0, "queue": 0.0, "learner_idle": 0.031}
+    one = view(
+        **last, collector_idle=0.42, collect_seconds=1, advantages_seconds=0, update_seconds=1
+    )
+    text = "lag 0.75 (at most 1)  queue 0  idle: collector 42%, learner 3%"
+    assert overlap(one) == text
+    assert text in machine(one, 120).plain
+    assert overlap(view(**last)) == ""
+    assert overlap(view(**last, collector_idle=NAN)) == ""

@@ -84,6 +84,19 @@ def split(view: View) -> list[tuple[str, float]]:
     return [(name, part / total) for name, part in zip(PARTS, seconds, strict=True)]
 
 
+def overlap(view: View) -> str:
+    """How collecting and training went beside each other; empty where they take turns."""
+    lag, most, queue = (view.last(name) for name in ("lag", "lag_max", "queue"))
+    idle = [view.last(f"{name}_idle") for name in ("collector", "learner")]
+    if not all(map(math.isfinite, (lag, most, queue, *idle))):
+        return ""
+    collector, learner = (f"{min(max(share, 0.0), 1.0):.0%}" for share in idle)
+    return (
+        f"lag {number(lag)} (at most {number(most)})  queue {number(queue)}  "
+        f"idle: collector {collector}, learner {learner}"
+    )
+
+
 def hardware(view: View) -> list[tuple[str, str, float]]:
     """Name, value as text, and share of what there is (NaN: unknown), of what is known of the
     machine. The processor's share is of all its cores, if this is the machine."""

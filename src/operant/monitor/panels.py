@@ -6,7 +6,15 @@ import math
 
 from rich.text import Text
 
-from operant.monitor.figures import STATUS_COLOURS, duration, hardware, number, split, status_text
+from operant.monitor.figures import (
+    STATUS_COLOURS,
+    duration,
+    hardware,
+    number,
+    overlap,
+    split,
+    status_text,
+)
 from operant.monitor.source import View
 from operant.toolchain.text import bar
 
@@ -60,6 +68,7 @@ def machine(view: View, width: int) -> Text:
         text.append("█" * round(share * room), colour)
     for (name, share), colour in zip(parts, colours, strict=False):
         text.append(f"  {name} {share:.0%}", colour)
+    text.append(f"   {overlap(view)}", "dim")
     text.append("\n")
     for name, value, share in hardware(view):
         text.append(f"{name} ", "dim")
