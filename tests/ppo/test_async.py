@@ -218,8 +218,9 @@ def test_a_run_that_follows_a_schedule_has_the_same_bits(made: Any) -> None:
     assert torch.equal(weights(first), weights(again.learn(total)))
     assert repeated == slices
     assert list(first.recent) == list(again.recent)
-    oldest = [(Slice(0, 0, max(0, k - 2)),) for k in range(6)]
-    newest = [(Slice(0, 0, k),) for k in range(6)]
+    parts = range(first.engine.shape.parts)
+    oldest = [tuple(Slice(part, 0, max(0, k - 2)) for part in parts) for k in range(6)]
+    newest = [tuple(Slice(part, 0, k) for part in parts) for k in range(6)]
     ends = [
         weights(followed(made(mode="async", max_lag=2), s).learn(total)) for s in (oldest, newest)
     ]
@@ -351,15 +352,24 @@ def test_the_guard_looks_at_rollouts_of_the_collector(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
 def test_an_error_in_a_callback_ends_the_collector_in_its_step(error: type[BaseException]) -> None:
     gate = Gate(T + 2)
+    ppo = gated(gate)
+
+    def end_the_step() -> None:
+        change = ppo.engine.collector._change
+        with change:
+            assert change.wait_for(lambda: ppo.engine.collector._dropping, TIMEOUT_S)
+        gate.let(1)
+
+    helper = threading.Thread(target=end_the_step)
 
     def fails(ppo: PPO) -> None:
         gate.wait_until_begun(T + 3)
-        gate.let(1)
+        helper.start()
         raise error
 
-    ppo = gated(gate)
     with pytest.raises(error):
         ppo.learn(9 * T, Moments(update=fails))
+    helper.join()
     assert gate.done == T + 3, "not the rest of the rollout"
     gate.let(100)
     ppo.learn(3 * T)

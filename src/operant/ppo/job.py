@@ -207,5 +207,8 @@ class HostEngine(Engine, Protocol):
     def new_buffer(self) -> RolloutBuffer:
         """Memory for another rollout."""
 
+    def split(self, parts: int) -> None:
+        """Answer so many sets of rows one after the other."""
+
     def use(self, buffer: RolloutBuffer) -> None:
         """Work on another rollout from now on."""

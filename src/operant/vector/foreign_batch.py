@@ -280,6 +280,18 @@ class ForeignBatch(VectorEnv[Any, Any, Any]):
         self._memory.action[rows] = packed
         self._parts.begin(rows.tolist())
 
+    def first_done(self, sets: Sequence[np.ndarray]) -> int:
+        """Wait until all rows of one of these sets, which were begun, are done; which one.
+
+        Raises:
+            ForeignEnvError: an environment failed.
+        """
+        while True:
+            for k, rows in enumerate(sets):
+                if self._parts.are_done(rows.tolist()):
+                    return k
+            self._parts.wait_for_some()
+
     def finish_rows(self, rows: np.ndarray, out: StepMemory) -> Ends | None:
         """Wait for rows that were begun, and write what came of them to their rows of `out`; the
         episodes that ended, as `write_step` gives them. Other rows may be under way.

@@ -31,6 +31,10 @@ class PartSteps:
         self._begun.update(indices)
         self._executor.submit(indices)
 
+    def are_done(self, indices: Sequence[int]) -> bool:
+        """Whether none of these is under way, as far as is known."""
+        return self._begun.isdisjoint(indices)
+
     def wait(self, indices: Sequence[int]) -> None:
         """Wait until these are done; others may be under way.
 

@@ -81,6 +81,8 @@ class AsyncEngine:
         Raises:
             ValueError: it is of other rollouts than these.
         """
+        if schedule.shape._replace(parts=1) == self.shape._replace(parts=1):
+            self.actor.split(schedule.shape.parts)  # however many workers there are now
         if schedule.shape != self.shape:
             raise ValueError(
                 f"the schedule is one of {schedule.shape}, and this run has {self.shape}; follow "

@@ -18,6 +18,9 @@ from operant.training.shards import merged_moments, moments, take_in
 from operant.vector.batch import Ends
 from operant.vector.frame_stack import FrameStack
 
+NEWEST = -1
+"""Instead of a part: whoever answers now does so with the newest weights that any part had."""
+
 
 class BaseEngine:
     """The parts of an `Engine` that do not depend on how it computes.
@@ -44,11 +47,21 @@ class BaseEngine:
         """Sets of rows that are answered one after the other in a step of a rollout."""
         self.before_step: Callable[[int, int], bool] = _nothing_new
         """Called before the policy answers step `t` of the rows of a part: ``(part, t)``; whether
-        its weights have changed. Of rollouts that are one call of a kernel for step 0 alone."""
+        its weights have changed. Of rollouts that are one call of a kernel for step 0 alone; where
+        there may be several parts once more, for `NEWEST`."""
 
     def new_buffer(self) -> RolloutBuffer:
         """Memory for another rollout of this job."""
         return self._new_buffer(self._obs_dtype)
+
+    def split(self, parts: int) -> None:
+        """Answer so many sets of rows one after the other in a step of a rollout.
+
+        Raises:
+            ValueError: this engine cannot.
+        """
+        if parts != self.parts:
+            raise ValueError(f"the {self.job.env.backend} environments are answered together")
 
     def use(self, buffer: RolloutBuffer) -> None:
         """Work on another rollout of this job from now on."""

@@ -16,7 +16,8 @@ from typing import NamedTuple
 import torch
 
 from operant.buffers.rollout import RolloutBuffer
-from operant.ppo.engines.published_weights import PublishedWeights, own_stream
+from operant.ppo.engines.base import NEWEST
+from operant.ppo.engines.published_weights import OwnStream, PublishedWeights
 from operant.ppo.job import HostEngine
 from operant.runs.schedule import Schedule, Slice
 from operant.training.episodes import Episodes
@@ -50,6 +51,7 @@ class Collector:
         self, actor: HostEngine, ring: Sequence[RolloutBuffer], weights: PublishedWeights
     ) -> None:
         self._actor, self._weights = actor, weights
+        self._stream = OwnStream(actor.job.device)
         self._free, self.ready = deque(ring), deque[Collected]()
         self._change = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -141,7 +143,7 @@ class Collector:
         buffer: RolloutBuffer | None = None
         torch.set_num_threads(1)  # a setting of each thread
         try:
-            with own_stream(self._actor.job.device):
+            with self._stream.used():
                 while True:
                     began = time.perf_counter()
                     buffer = self._wait_for_memory(number)
@@ -185,17 +187,21 @@ class Collector:
         self._actor.use(buffer)
         episodes = self._actor.collect(number, step)
         whole = max(time.perf_counter() - began, 1e-9)
-        return Collected(number, buffer, episodes, tuple(self._slices), (now - began) / whole)
+        slices = tuple(sorted(self._slices))  # parts come in the order in which they are done
+        return Collected(number, buffer, episodes, slices, (now - began) / whole)
 
     def _before_step(self, part: int, t: int) -> bool:
         """Before the policy answers step `t` of the rows of `part`: whether it has other weights
         now."""
         if self._dropping:
             raise _AbandonedError
-        version = self._wanted(part, t)
-        last = next((one.version for one in reversed(self._slices) if one.part == part), -1)
-        if version != last:
-            self._slices.append(Slice(part, t, version))
+        if part == NEWEST:
+            version = max(one.version for one in self._slices)
+        else:
+            version = self._wanted(part, t)
+            last = next((one.version for one in reversed(self._slices) if one.part == part), -1)
+            if version != last:
+                self._slices.append(Slice(part, t, version))
         if version == self._version:
             return False
         self._weights.put_into(self._actor.job.policy, version)

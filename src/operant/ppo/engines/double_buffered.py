@@ -9,7 +9,7 @@ so that no timing changes a result.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeGuard
 
 import numpy as np
@@ -36,17 +36,24 @@ class StepsInParts(Batch, Protocol):
     def begin_rows(self, actions: Any, rows: np.ndarray) -> None:
         """Begin to step some rows."""
 
+    def first_done(self, sets: Sequence[np.ndarray]) -> int:
+        """Wait until all rows of one of these sets are done; which one."""
+
     def finish_rows(self, rows: np.ndarray, out: StepMemory) -> Ends | None:
         """Wait for rows that were begun, and write what came of them to their rows of `out`."""
 
 
 def steps_in_parts(env: Batch) -> TypeGuard[StepsInParts]:
     """Whether halves of a batch can step beside each other, and beside this process."""
-    beside = env.backend in ("processes", "threads") and hasattr(env, "begin_rows")
-    return beside and env.live_rows() is None
+    return env.backend in ("processes", "threads") and can_step_parts(env)
 
 
-class _Half:
+def can_step_parts(env: Batch) -> TypeGuard[StepsInParts]:
+    """Whether a batch can step some rows while others wait, at whatever speed."""
+    return hasattr(env, "begin_rows") and env.live_rows() is None
+
+
+class Half:
     """Some rows, and what travels for them between host and GPU."""
 
     def __init__(self, side: int, rows: np.ndarray, job: Job, steps: int) -> None:
@@ -109,7 +116,7 @@ class DoubleBuffered:
         self._job, self._env = job, job.env
         self._streams = SideStreams(job.device)
         self._halves = [
-            _Half(side, rows, job, num_steps)
+            Half(side, rows, job, num_steps)
             for side, rows in enumerate(job.env.halves())
             if len(rows)
         ]
@@ -154,17 +161,17 @@ class DoubleBuffered:
         for half in self._halves:
             for name, found in half.kept.items():
                 buffer.arrays[name][:, half.rows] = found.cpu().numpy()
-        return _in_order(Episodes.joined(finished))
+        return in_order(Episodes.joined(finished))
 
     def _finish(
-        self, half: _Half, buffer: RolloutBuffer, t: int, finished: list[tuple[np.ndarray, ...]]
+        self, half: Half, buffer: RolloutBuffer, t: int, finished: list[tuple[np.ndarray, ...]]
     ) -> None:
         ends = self._env.finish_rows(half.rows, buffer.step_memory(t))
         if ends is not None:
             finished.append(keep_ends(buffer, t, ends))
 
 
-def _in_order(episodes: Episodes) -> Episodes:
+def in_order(episodes: Episodes) -> Episodes:
     """By their ends, those of one step by their rows."""
     order = np.lexsort((episodes.env_index, episodes.step))
     return Episodes(

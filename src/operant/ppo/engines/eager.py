@@ -13,9 +13,10 @@ from torch import Tensor, nn
 
 from operant.buffers.frame_rollout import FrameRollout
 from operant.models.distributions import masked
-from operant.ppo.engines.base import BaseEngine, keep_ends
-from operant.ppo.engines.double_buffered import DoubleBuffered, steps_in_parts
+from operant.ppo.engines.base import NEWEST, BaseEngine, keep_ends
+from operant.ppo.engines.double_buffered import DoubleBuffered, can_step_parts, steps_in_parts
 from operant.ppo.engines.figures import DATA, FIGURES
+from operant.ppo.engines.first_ready import MOST_GROUPS, FirstReady
 from operant.ppo.job import Job
 from operant.ppo.loss import Loss, normalized, ppo_loss
 from operant.training.episodes import Episodes
@@ -50,11 +51,27 @@ class EagerEngine(BaseEngine):
         self._threads = Threads(self.threads)
         one_shard = job.shards.local == 1
         self._rows = [slice(None)] if one_shard else job.shards.rows(envs)
-        self._halves: DoubleBuffered | None = None
+        self._halves: DoubleBuffered | FirstReady | None = None
         self._bonus_target: Tensor | None = None
-        if not on_cpu and steps_in_parts(job.env) and not isinstance(self.buffer, FrameRollout):
+        if not steps_in_parts(job.env) or isinstance(self.buffer, FrameRollout):
+            return
+        run = job.config.run
+        if run.mode == "async" and run.max_lag:  # without lag it is as synchronous training is
+            self.split(min(MOST_GROUPS, job.env.describe().workers))
+        elif not on_cpu:
             self._halves = DoubleBuffered(job, steps)
             self.parts = self._halves.parts
+
+    def split(self, parts: int) -> None:
+        """See `BaseEngine`."""
+        if parts == self.parts:
+            return
+        job = self.job
+        if not can_step_parts(job.env) or isinstance(self.buffer, FrameRollout):
+            super().split(parts)
+            return
+        self._halves = FirstReady(job, job.env, job.config.ppo.num_steps, parts)
+        self.parts = parts
 
     # collect --------------------------------------------------------------------------------
     @torch.inference_mode()
@@ -68,6 +85,7 @@ class EagerEngine(BaseEngine):
             if self._halves is None
             else self._halves.collect(self._noise, buffer, self.before_step)
         )
+        self.before_step(NEWEST, buffer.num_steps)
         last = buffer.obs[-1]
         for rows in self._rows:
             buffer.last_value[rows] = job.value(last[rows].to(device))

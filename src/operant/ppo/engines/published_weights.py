@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -81,12 +80,21 @@ def acting_copy(policy: nn.Module) -> nn.Module:
         ) from error
 
 
-@contextmanager
-def own_stream(device: torch.device) -> Iterator[Any]:
-    """What this thread launches on a GPU runs beside what others do, on a stream of its own; on a
-    CPU nothing."""
-    if device.type != "cuda":
-        yield
-        return
-    with torch.cuda.device(device), torch.cuda.stream(torch.cuda.Stream(device)):  # type: ignore[no-untyped-call]
-        yield
+class OwnStream:
+    """What a thread launches on a GPU within `used` runs beside what others do; on a CPU nothing.
+    One stream, however often: PyTorch keeps freed memory of each apart."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._stream: torch.cuda.Stream | None = None
+        if device.type == "cuda":
+            self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Of this thread."""
+        if self._stream is None:
+            yield
+            return
+        with torch.cuda.device(self._device), torch.cuda.stream(self._stream):
+            yield
