@@ -78,6 +78,7 @@ def test_what_the_space_does_not_hold_stays_as_it_is_in_trial_0(opened: Opened) 
 
 def test_the_same_seed_draws_the_same_trials_also_when_it_is_continued(opened: Opened) -> None:
     whole = drawn_values(opened("a", plan()), 6)
+    assert len({str(values) for values in whole}) == 6
     study = opened("b", plan())
     parts = drawn_values(study, 3)
     study.close()
@@ -158,6 +159,15 @@ def test_the_worst_of_three_are_pruned_and_the_start_never_is(opened: Opened) ->
     assert best.number == 5
     order = sorted(study.finished(), key=lambda one: progress(one, study.plan))
     assert [one.number for one in order] == [5, 1, 0, 2, 3, 4, 6]
+
+
+def test_the_start_is_not_pruned_whoever_was_faster(opened: Opened) -> None:
+    study = opened("a", plan())
+    drawn = [one for one in (study.draw() for _ in range(5)) if one is not None]
+    for one in drawn[2:]:
+        study.report(one, 1, 9.0)
+    assert study.report(drawn[1], 1, 0.0)
+    assert not study.report(drawn[0], 1, 0.0)
 
 
 def test_of_equal_trials_the_first_is_the_best(opened: Opened) -> None:

@@ -19,6 +19,7 @@ from operant.sweep.trial import (
     Trainings,
     Watch,
     is_rung,
+    reached,
     scores,
 )
 
@@ -106,8 +107,15 @@ def test_who_never_reaches_the_threshold_is_slower_than_all_who_do() -> None:
     near, far = Trained(0, last_return=400.0), Trained(1, last_return=-400.0)
     order = [[fast, fast], [slow, slow], [fast, near], [near, near], [near, far], [far, far]]
     found = [scores(one, SECONDS, 475.0)[0] for one in order]
-    assert found == sorted(found)
+    assert found == sorted(set(found))
     assert [score > LEAST_NEVER_S for score in found] == [False] * 2 + [True] * 4
+
+
+def test_a_lucky_first_episode_is_not_the_threshold() -> None:
+    figures = {"episodes": 99.0, "mean_return": 500.0}
+    assert not reached(figures, 475.0)
+    assert reached(figures | {"episodes": 100.0}, 475.0)
+    assert not reached(figures | {"episodes": 100.0}, None)
 
 
 def test_no_result() -> None:

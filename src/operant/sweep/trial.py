@@ -153,7 +153,7 @@ class _Look(Callback):
         of, score = self._of, metrics["mean_return"]
         share = min(ppo.steps / ppo.config.run.total_steps, 1.0)
         of.watch.show((len(of.done) + share) / len(of.seeds), score)
-        if self.threshold_s is None and reached(ppo, metrics, of.threshold):
+        if self.threshold_s is None and reached(metrics, of.threshold):
             self.threshold_s = metrics["seconds"]
             self.solved = of.metric == SECONDS
         first = not of.done and not self.solved and not math.isnan(score)
@@ -171,7 +171,7 @@ def is_rung(thirds: int) -> bool:
     return thirds == 1
 
 
-def reached(ppo: PPO, metrics: dict[str, float], threshold: float | None) -> bool:
+def reached(metrics: dict[str, float], threshold: float | None) -> bool:
     """Whether the mean return has reached a threshold, over as many episodes as it is a mean of:
     a lucky first episode does not count."""
     from operant.training.trainer import WINDOW

@@ -121,7 +121,7 @@ class _Threshold(Callback):
 
     def on_update(self, ppo: PPO, metrics: dict[str, float]) -> None:
         """An iteration is over."""
-        if self.seconds is None and reached(ppo, metrics, self._threshold):
+        if self.seconds is None and reached(metrics, self._threshold):
             self.seconds = metrics["seconds"]
 
 
