@@ -26,6 +26,7 @@ from typing import Any
 
 import pytest
 import typer.main
+from hypothesis import settings
 from numba.core.ccallback import CFunc
 from numba.core.dispatcher import Dispatcher
 
@@ -45,6 +46,9 @@ os.environ |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 # test sets, whichever test comes first.
 os.environ.pop("COLUMNS", None)
 importlib.import_module("operant.cli.screen")
+# Unless in CI Hypothesis gives an example 0.2 s; on a busy machine any may take longer.
+settings.register_profile("patient", settings.default, deadline=None)
+settings.load_profile("patient")
 # A process makes the commands from their functions once. So does this one, for all its tests.
 typer.main.get_command = functools.cache(typer.main.get_command)
 

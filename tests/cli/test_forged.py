@@ -53,7 +53,7 @@ def cli(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     def run(*words: str) -> tuple[int, str]:
         monkeypatch.setattr(sys, "argv", ["operant", *words])
         code = 0
-        signal.alarm(120)
+        signal.alarm(300)
         try:
             main()
         except SystemExit as end:

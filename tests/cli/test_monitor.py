@@ -79,7 +79,7 @@ def detach(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def until(happens: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not happens():
         assert time.monotonic() < deadline, "it never happens"
         time.sleep(0.02)

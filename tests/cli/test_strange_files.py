@@ -67,7 +67,7 @@ def cli(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> C
     def run(*words: str) -> tuple[int, str]:
         monkeypatch.setattr(sys, "argv", ["operant", *words])
         code = 0
-        signal.alarm(60)
+        signal.alarm(300)
         try:
             main()
         except SystemExit as end:

@@ -266,7 +266,7 @@ def test_a_killed_writer_is_stale(run: Run) -> None:
             assert (view.status, view.pid) == ("running", writer.pid)
             assert source.read(now=9e9).status == "running"  # it is there: just busy
             writer.send_signal(signal.SIGKILL)
-            writer.wait(timeout=30)
+            writer.wait(timeout=300)
         finally:
             writer.kill()
     for one in (source, Source(run)):

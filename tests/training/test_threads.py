@@ -20,7 +20,7 @@ def test_results_come_in_the_order_of_the_items(count):
 
 
 def test_several_threads_work_at_once_each_with_one_torch_thread():
-    threads, meeting = Threads(3), threading.Barrier(3, timeout=20)
+    threads, meeting = Threads(3), threading.Barrier(3, timeout=300)
 
     def work(_):
         meeting.wait()  # passes only if all three are here

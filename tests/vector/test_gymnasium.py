@@ -539,7 +539,7 @@ def new_threads(before: set[threading.Thread]) -> list[threading.Thread]:
 
 def assert_ended(threads: list[threading.Thread]) -> None:
     for thread in threads:
-        thread.join(timeout=30)
+        thread.join(timeout=300)
     assert not any(thread.is_alive() for thread in threads)
 
 
