@@ -89,7 +89,7 @@ def test_from_a_space_to_a_configuration_that_train_takes(
     lines = [line for line in out.splitlines() if str(home) not in line]
     assert lines
     assert max(map(len, lines)) <= 80
-    for word in ("began with", "ppo.learning_rate", "unseen seeds 1000 to 1001", "0, 1"):
+    for word in ("began with", "ppo.learning_rate", "unseen seeds 1000, 1001 ", "0, 1"):
         assert word in out
     assert f"next: operant train CartPole-v1 --config {home}/sweeps/first/best.toml" in out
     assert "0/4 | trial 0 4% " in err

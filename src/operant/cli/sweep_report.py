@@ -189,7 +189,7 @@ def _scored(one: dict[str, Any]) -> str:
 def _print_unseen(found: dict[str, Any], choosing: list[int]) -> None:
     """Both configurations on the unseen seeds."""
     seeds = found["unseen_seeds"]
-    text = f"unseen seeds {seeds[0]} to {seeds[-1]} (those that chose: {_listed(choosing)})"
+    text = f"unseen seeds {_listed(seeds)} (those that chose: {_listed(choosing)})"
     output.print(text, highlight=False)
     for name, label in (("best", "best"), ("start", "began with")):
         if name in found:
@@ -216,7 +216,7 @@ def _interval(one: dict[str, Any], mean: str) -> str:
 
 
 def _listed(seeds: list[int]) -> str:
-    return f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 3 else ", ".join(map(str, seeds))
+    return f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 2 else ", ".join(map(str, seeds))
 
 
 def _figure(value: Any) -> str:

@@ -119,11 +119,11 @@ class Session(session.Session[PPO]):
         self._followed = schedule
         self.run.log(f"follows the schedule of {source.id}, {len(schedule):,} iterations")
 
-    def train(self, callbacks: Iterable[Callback] = ()) -> None:
+    def train(self, callbacks: Iterable[Callback] = (), progress: bool | None = None) -> None:
         """See `operant.training.session.Session.train`."""
         stop = [] if self._followed is None else [_StopAfter(len(self._followed))]
         try:
-            super().train([*callbacks, *stop])
+            super().train([*callbacks, *stop], progress)
         finally:
             if self._log is not None:
                 self._log.close()

@@ -76,7 +76,7 @@ def _run(
 
     session, looking = Session.start(config, env, name), _Threshold(threshold)
     try:
-        session.train([looking])
+        session.train([looking], progress=False)
         found = session.evaluate()
         reached_return = session.ppo.mean_return if found is None else found.greedy.mean_return
         return _trained(session.ppo, reached_return, looking)

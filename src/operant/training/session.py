@@ -160,8 +160,10 @@ class Session(Generic[T]):
             lock.close()  # a traceback that someone keeps would keep it too
             raise
 
-    def train(self, callbacks: Iterable[Callback] = ()) -> None:
+    def train(self, callbacks: Iterable[Callback] = (), progress: bool | None = None) -> None:
         """Train to the end (or until ``trainer.stop()``), then save. Ends the session.
+
+        `progress`: see `Trainer.learn`.
 
         Raises:
             NonFiniteError: what the NaN guard found; the last checkpoint is the last good state.
@@ -169,7 +171,8 @@ class Session(Generic[T]):
         trainer, run, status = self.trainer, self.run, Status.FAILED
         try:
             evaluator = [] if self.evaluator is None else [self.evaluator]
-            trainer.learn(callbacks=[*evaluator, *callbacks, self.recorder])
+            called = [*evaluator, *callbacks, self.recorder]
+            trainer.learn(callbacks=called, progress=progress)
             if self.recorder.saved_step != trainer.steps:
                 self.recorder.save(trainer)
             status = Status.FINISHED if self.finished else Status.INTERRUPTED
