@@ -98,7 +98,8 @@ class TorchGroup:
             if dist.is_initialized():  # by the user's script, with whatever backend
                 self._group: Any = dist.new_group(backend="gloo", timeout=to_start)
             else:
-                dist.init_process_group("gloo", timeout=to_start)
+                own = _own_store()
+                dist.init_process_group("gloo", timeout=to_start, **own)
                 atexit.register(self._leave)
                 self._group = dist.group.WORLD
         except RuntimeError as error:
@@ -174,15 +175,32 @@ def _first_line(error: BaseException) -> str:
 _NOTE = "operant/note/"
 
 
-def note(name: str, value: str = "") -> str:
-    """What this job has noted as `name`, which processes that torchrun starts again can read too;
-    empty if nothing. `value`: note that instead. Not before `joined`."""
+def _torchrun_store() -> Any:
+    """The store of the process that is torchrun; it outlives this one."""
     import torch.distributed as dist
 
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    store = dist.TCPStore(  # type: ignore[attr-defined]
+    return dist.TCPStore(  # type: ignore[attr-defined]
         host, port, is_master=False, wait_for_workers=False
     )
+
+
+def _own_store() -> dict[str, Any]:
+    """Where these processes find each other, if torchrun has a store: not where those before a
+    restart did, whose addresses are there still."""
+    import torch.distributed as dist
+
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        return {}
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    store = dist.PrefixStore(f"operant/{attempt}", _torchrun_store())  # type: ignore[attr-defined]
+    return {"store": store, "rank": int(os.environ["RANK"]), "world_size": world_size()}
+
+
+def note(name: str, value: str = "") -> str:
+    """What this job has noted as `name`, which processes that torchrun starts again can read too;
+    empty if nothing. `value`: note that instead."""
+    store = _torchrun_store()
     if value:
         store.set(_NOTE + name, value)
     return store.get(_NOTE + name).decode() if store.check([_NOTE + name]) else ""
