@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from operant.training.threads import one_thread_an_operation
+from operant.toolchain.torch_threads import one_thread_an_operation
 
 
 @pytest.fixture(autouse=True)

@@ -470,3 +470,19 @@ def test_rows_of_flat_spaces_and_trees_agree() -> None:
     encode, _ = encoder(space)
     wanted = [[1, 1, 1, 0, 0], [1, 1, 0, 1, 0], [1, 1, 0, 0, 1]]
     assert encode(layout(space).split(rows)).tolist() == wanted
+
+
+def test_initial_weights_do_not_depend_on_threads() -> None:
+    def weights(threads: int) -> list[torch.Tensor]:
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            torch.manual_seed(0)
+            policy = policy_for(spaces.Box(-1, 1, (6,)), spaces.Discrete(3), hidden=(256, 256))
+            assert torch.get_num_threads() == threads
+            return list(policy.parameters())
+        finally:
+            torch.set_num_threads(before)
+
+    for one, two in zip(weights(1), weights(2), strict=True):
+        assert torch.equal(one, two)

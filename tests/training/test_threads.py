@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from operant.toolchain.machine import usable_cores
-from operant.training.threads import Threads, keep_freed_memory, one_thread_an_operation
+from operant.toolchain.torch_threads import one_thread_an_operation
+from operant.training.threads import Threads, keep_freed_memory
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])

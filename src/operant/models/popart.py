@@ -8,6 +8,8 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from operant.models.layers import orthogonal
+
 LEAST_DEVIATION, LARGEST_DEVIATION = 1e-4, 1e6
 
 
@@ -36,7 +38,7 @@ class PopArtValueHead(nn.Linear):
         if tasks < 1 or not 0 < rate <= 1:
             raise ValueError(f"tasks must be 1 or more and rate 0 to 1, got {tasks} and {rate}")
         super().__init__(inputs, tasks)
-        nn.init.orthogonal_(self.weight)
+        orthogonal(self.weight)
         nn.init.zeros_(self.bias)
         self.tasks, self.rate = tasks, rate
         self.register_buffer("mean", torch.zeros(tasks, dtype=torch.float64))

@@ -13,11 +13,11 @@ from gymnasium.vector import AutoresetMode
 from operant.compiler.spec.rules import own_time_limit
 from operant.lang.env import Env
 from operant.spaces.rows import ObsLayout
+from operant.toolchain.torch_threads import one_thread_an_operation
 from operant.training.agent import Agent
 from operant.training.config import EnvConfig
 from operant.training.foreign import foreign_batch
 from operant.training.noise import fill_uniforms
-from operant.training.threads import one_thread_an_operation
 from operant.vector.batch import Batch, Ends, StepMemory, compiled_batch, is_batch
 from operant.vector.choose_backend import host_backend
 from operant.vector.env import VecEnv

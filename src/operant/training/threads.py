@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TypeVar
 
 import torch
@@ -33,17 +33,6 @@ def keep_freed_memory() -> None:
         library = ctypes.CDLL(None)
         for option, value in ((-3, 1 << 30), (-1, 2**31 - 1), (-2, 64 << 20)):
             library.mallopt(option, value)  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_TOP_PAD
-
-
-@contextmanager
-def one_thread_an_operation() -> Iterator[None]:
-    """PyTorch operations of this thread run on it alone; afterwards as before."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 class Threads:

@@ -6,7 +6,6 @@ import hashlib
 import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, ClassVar, Never, Self
@@ -19,6 +18,7 @@ from operant.lang.env import Env
 from operant.models.action_distributions import distribution_for
 from operant.models.distributions import Distribution
 from operant.toolchain.machine import commit
+from operant.toolchain.torch_threads import one_thread_an_operation
 from operant.training.add_on import AddOn, AddOns
 from operant.training.advice import refuse_arguments
 from operant.training.agent import Agent
@@ -35,7 +35,6 @@ from operant.training.ranks import RankError, anyone_says, check_same, world_siz
 from operant.training.recent import Recent
 from operant.training.section import converted
 from operant.training.shards import Shards
-from operant.training.threads import one_thread_an_operation
 from operant.vector.batch import Batch, env_class, fix_parameters, is_batch
 from operant.vector.copies import env_key
 from operant.vector.foreign_env import ForeignEnv
@@ -119,10 +118,7 @@ class Trainer:
         name = type(self).__name__
         fix_parameters(env, f"{name} trains this batch, and its configuration has them")
         torch.manual_seed(config.run.seed)
-        # A decomposition in the initialisation rounds as PyTorch has threads, and ranks have few.
-        with nullcontext() if self.shards.one else one_thread_an_operation():
-            own = self.new_policy() if policy is None else policy
-        self.policy = self.complete(own).to(device)
+        self.policy = self.complete(self.new_policy() if policy is None else policy).to(device)
         self.distribution: Distribution = getattr(
             self.policy, "distribution", None
         ) or distribution_for(env.single_action_space, config.policy.squash)

@@ -81,7 +81,7 @@ def _forward(size: int, device: str) -> Work:
     import torch
 
     from operant.models.outputs import head_of
-    from operant.training.threads import one_thread_an_operation
+    from operant.toolchain.torch_threads import one_thread_an_operation
 
     ppo = new_ppo(device, 4)
     obs = torch.zeros((size, 4), device=ppo.device)
@@ -123,7 +123,7 @@ def _train(engine: str, device: str) -> Work:
 
 def _update(engine: str, device: str) -> Work:
     """Updates on one rollout, again and again, with a rate that hardly moves the policy."""
-    from operant.training.threads import one_thread_an_operation
+    from operant.toolchain.torch_threads import one_thread_an_operation
 
     ppo = new_ppo(device, (_ENVS if device == "cpu" else _GPU_ENVS)[engine], engine)
     trained, wait = ppo.engine, _waiting(ppo)
