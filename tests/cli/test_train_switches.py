@@ -336,3 +336,32 @@ def test_evaluations_name_the_best(cli):
         "eval", "watched", "--checkpoint", "best", "--seed", "1", "--episodes", "5", "--json"
     )
     assert json.loads(played[0])["mean_return"] == pytest.approx(found["best_return"], abs=1e-3)
+
+
+# Asynchronous runs ----------------------------------------------------------------------------
+def test_an_asynchronous_run_is_repeated(cli):
+    steps = ("--timesteps", "1024", "--mode", "async", "--run-id", "overlapped")
+    cli("train", "CartPole", *SMALL, *steps)
+    out, _ = cli("train", "--replay", "overlapped", "--run-id", "again", "--threads", "2", "--json")
+    assert json.loads(out)["steps"] == 1024
+    files = [
+        list_checkpoints(find_run(name).checkpoints)[-1] / "model.safetensors"
+        for name in ("overlapped", "again")
+    ]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    _, err = cli("train", "--replay", "overlapped", "--learning-rate", "0.5", code=2)
+    assert "learning_rate would change what is learnt" in " ".join(err.split())
+
+
+@pytest.mark.parametrize(
+    "others", [("--resume", "base"), ("--init-from", "base"), ("--seeds", "2")]
+)
+def test_a_replay_has_nothing_beside_it(cli, base, others):
+    _, err = cli("train", "--replay", "base", *others, code=2)
+    assert f"leave out {others[0]}" in err
+
+
+def test_a_run_without_a_schedule_is_not_repeated(cli, base):
+    _, err = cli("train", "--replay", "base", code=2)
+    assert "was trained with run.mode=sync" in " ".join(err.split())
+    assert "Traceback" not in err

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from operant.models import PPO
+from operant.ppo.engines.base import NEWEST
 from operant.ppo.engines.first_ready import FirstReady
 from operant.runs.schedule import Schedule, Slice
 from operant.vector.foreign_batch import ForeignBatch
@@ -42,6 +43,7 @@ def test_rollouts_are_those_of_all_at_once(masked: bool) -> None:
             np.testing.assert_array_equal(
                 ours.buffer.arrays[name], theirs.buffer.arrays[name], name
             )
+        np.testing.assert_array_equal(ours.buffer.final_place, theirs.buffer.final_place)
         for name in ("value", "log_prob", "final_value", "last_value"):
             found = (engine.buffer.arrays[name] for engine in (ours, theirs))
             np.testing.assert_allclose(*found, atol=1e-6, err_msg=name)
@@ -81,7 +83,20 @@ def test_a_slow_environment_holds_its_own_group_alone() -> None:
     ones = [(1, t) for t in range(4)]
     assert [one for one in seen if one[0] == 1] == ones
     assert seen.index((1, 3)) < seen.index((0, 1))
+    assert seen[-1] == (NEWEST, 4), "before the values at the ends"
     batch.close()
+
+
+def test_values_at_the_ends_are_those_of_the_newest_weights() -> None:
+    ppo = trainer("threads")
+    collector = ppo.engine.collector
+    for version in (1, 2):
+        collector._weights.publish(version, 0)
+    collector._slices, collector._version = [Slice(0, 0, 2), Slice(1, 0, 1)], 1
+    assert collector._before_step(NEWEST, STEPS)
+    assert collector._version == 2
+    assert not collector._before_step(NEWEST, STEPS)
+    assert len(collector._slices) == 2
 
 
 def test_the_order_in_which_groups_are_done_changes_no_bits() -> None:

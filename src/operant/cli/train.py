@@ -40,7 +40,10 @@ if TYPE_CHECKING:
     from operant.training.evaluate import Evaluated
     from operant.training.init_from import Origin
 
-EXAMPLE = "Example:  operant train CartPole --seed 1 --num-envs 64 --learning-rate 1e-3"
+EXAMPLE = (
+    "Examples:  operant train CartPole --seed 1 --num-envs 64 --learning-rate 1e-3;  "
+    "operant train LunarLander-v3 --mode async;  operant train --replay latest"
+)
 _SHORT_FOR = {
     "seed": "run.seed",
     "total-steps": "run.total_steps",

@@ -142,6 +142,7 @@ class Collector:
     def _run(self, number: int, step: int) -> None:
         buffer: RolloutBuffer | None = None
         torch.set_num_threads(1)  # a setting of each thread
+        self._version = -1  # someone may have changed the weights since
         try:
             with self._stream.used():
                 while True:
