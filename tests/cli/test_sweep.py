@@ -245,6 +245,13 @@ def test_jobs_share_a_sweep(sweep: Sweep, home: Path) -> None:
     assert list((home / "sweeps/j/workers").iterdir()) == []
 
 
+def test_a_job_ends_with_its_command(sweep: Sweep, home: Path) -> None:
+    assert sweep(*QUICK, "--study", "o", "--trials", "1", "--no-verify")[0] == 0
+    # The process that it is a job of is gone, so it trains nothing.
+    assert sweep("CartPole-v1", "--study", "o", "--trials", "2", "--job-of=999999999")[0] == 0
+    assert states(home, "o") == ["complete"]
+
+
 def test_optuna_is_needed_and_nothing_else_imports_it(
     sweep: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,7 +67,7 @@ def sweep(
         bool, Option("--change-task", help="Let ranges change the task (env.params, time limit).")
     ] = False,
     json_file: JsonFile = "",
-    is_job: Annotated[bool, Option("--job", hidden=True)] = False,
+    job_of: Annotated[int, Option("--job-of", hidden=True, metavar="PID")] = 0,
 ) -> None:
     """Search for hyper-parameters, and train the best again on seeds that no trial had.
 
@@ -92,8 +92,8 @@ def sweep(
         with mistakes():
             opened = stack.enter_context(_opened(study, asked, found, values))
         sweeping = Sweeping(found, opened, ends, jobs, verify_seeds if verify else 0, asked)
-        if is_job:
-            sweeping.work()
+        if job_of:
+            sweeping.work(job_of)
             return
         report, interrupted = sweeping.run()
     if report is not None:

@@ -59,10 +59,12 @@ class Sweeping:
         self.env, self.study, self._ends, self._jobs = env, study, ends, jobs
         self._unseen, self._asked = unseen, asked
         self._stopped = False
+        self._parent = 0
         self._threshold: float | None = None
 
-    def work(self) -> None:
-        """Search, and nothing else: one of another command's jobs."""
+    def work(self, parent: int) -> None:
+        """Search, and nothing else: one of another command's jobs, which ends when that is gone."""
+        self._parent = parent
         with mistakes(), self._signals():
             self._threshold = _threshold(self.env, self.study)
             self._search().run(wait=False)
@@ -99,7 +101,9 @@ class Sweeping:
         return Search(self.env, self.study, self._threshold, threads, self._ended, **show)
 
     def _ended(self) -> bool:
-        return self._stopped or (self._ends is not None and time.monotonic() >= self._ends)
+        orphaned = self._parent and os.getppid() != self._parent
+        spent = self._ends is not None and time.monotonic() >= self._ends
+        return bool(self._stopped or orphaned or spent)
 
     # The winner -----------------------------------------------------------------------------
     def _concluded(self) -> dict[str, Any]:
@@ -155,7 +159,7 @@ class Sweeping:
 
     def _start(self, said: Any) -> subprocess.Popen[bytes]:
         asked, plan = self._asked, self.study.plan
-        words = ["sweep", asked.env, "--job", f"--study={self.study.folder.name}"]
+        words = ["sweep", asked.env, f"--job-of={os.getpid()}", f"--study={self.study.folder.name}"]
         words.append(f"--jobs={self._jobs}")
         if self._ends is not None:
             words.append(f"--budget={max(self._ends - time.monotonic(), 0.001):.3f}s")
