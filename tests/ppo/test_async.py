@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -435,12 +436,22 @@ def test_lags_are_means_over_steps_and_parts() -> None:
     assert lags(both, 5, 8) == (0.5, 2.0)
 
 
-def test_environments_on_a_gpu_are_refused() -> None:
-    class Job:
-        class env:
-            backend = "cuda"
+def refused(**env: Any) -> str:
+    job: Any = SimpleNamespace(env=SimpleNamespace(**env), two_streams=env.pop("two", True))
+    return str(why_not_async(job))
 
-    assert "use run.mode=sync" in str(why_not_async(Job))  # type: ignore[arg-type]
+
+def test_environments_on_a_gpu_are_refused() -> None:
+    assert "fill the same GPU" in refused(backend="cuda")
+    assert "and these are on meta" in refused(backend="vector", device=torch.device("meta"))
+
+
+def test_rows_that_rest_have_no_stream_of_their_own() -> None:
+    """Whether they go on is asked of the environments, which are further by then."""
+    env = {"backend": "serial", "device": torch.device("cpu")}
+    assert "no intrinsic.separate_value" in refused(**env, live_rows=lambda: [True])
+    assert refused(**env, live_rows=lambda: None) == "None"
+    assert refused(**env, live_rows=lambda: [True], two=False) == "None"
 
 
 def test_a_policy_that_cannot_be_copied_is_refused() -> None:

@@ -215,4 +215,9 @@ def why_not_async(job: Job) -> str | None:
             f"run.mode=async is for environments in main memory, and these are on "
             f"{job.env.device}; use run.mode=sync"
         )
+    if job.two_streams and job.env.live_rows() is not None:  # asked again after the rollout
+        return (
+            "run.mode=async has no intrinsic.separate_value for environments whose rows rest at "
+            "times; use run.mode=sync, or intrinsic.separate_value=false"
+        )
     return None
