@@ -50,6 +50,7 @@ class Line:
 LINES = (
     Line("operant train CartPole-v1", 475, 24.1, "500"),
     Line("operant train CartPole-v1 --set ppo.epochs=8", 475, 24.1, "500"),
+    Line("operant train CartPole-v1 --set run.shards=4", 475, 24.1, "500"),
     Line("operant train Acrobot-v1", -100, -499.1, "~ -70"),
     Line("operant train Pendulum-v1", -200, -1196.5, "~ -140"),
     Line(

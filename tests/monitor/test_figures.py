@@ -19,6 +19,7 @@ from operant.monitor.figures import (
     metric_names,
     number,
     overlap,
+    ranks,
     since,
     split,
     status_text,
@@ -259,3 +260,15 @@ def test_the_line_of_an_asynchronous_run() -> None:
     assert text in machine(one, 120).plain
     assert overlap(view(**last)) == ""
     assert overlap(view(**last, collector_idle=NAN)) == ""
+
+
+def test_ranks_and_what_each_waited() -> None:
+    spent = {"collect_seconds": 0.5, "advantages_seconds": 0.1, "update_seconds": 1.4}
+    waits = {"all_gather_seconds/rank_0": 0.5, "all_gather_seconds/rank_1": 0.02}
+    assert ranks(view(ranks=2.0, **spent, **waits)) == "2 ranks  waiting: 0 25%, 1 1%"
+    assert ranks(view(ranks=40.0, **spent)) == "40 ranks"
+    assert ranks(view(ranks=1.0, **spent, **waits)) == ""
+    assert ranks(view(**spent)) == ""
+    assert ranks(view(ranks=NAN, **spent)) == ""
+    forged = {"all_gather_seconds/rank_0": 1e300, "all_gather_seconds/rank_1": NAN}
+    assert ranks(view(ranks=2.0, **spent, **forged)) == "2 ranks  waiting: 0 100%"

@@ -97,6 +97,25 @@ def overlap(view: View) -> str:
     )
 
 
+def ranks(view: View) -> str:
+    """How many processes train, and the share of the last iteration that each waited for others;
+    empty for one."""
+    count, spent = view.last("ranks"), sum(view.last(f"{name}_seconds") for name in PARTS)
+    if not (math.isfinite(count) and count > 1 and math.isfinite(spent) and spent > 0):
+        return ""
+    waits = [
+        (name.rpartition("_")[2], view.last(name) / spent)
+        for name in view.table
+        if name.startswith("all_gather_seconds/rank_")
+    ]
+    shown = ", ".join(
+        f"{number} {min(max(share, 0.0), 1.0):.0%}"
+        for number, share in waits
+        if math.isfinite(share)
+    )
+    return f"{int(count)} ranks  waiting: {shown}" if shown else f"{int(count)} ranks"
+
+
 def hardware(view: View) -> list[tuple[str, str, float]]:
     """Name, value as text, and share of what there is (NaN: unknown), of what is known of the
     machine. The processor's share is of all its cores, if this is the machine."""

@@ -12,6 +12,7 @@ from operant.monitor.figures import (
     hardware,
     number,
     overlap,
+    ranks,
     split,
     status_text,
 )
@@ -68,7 +69,7 @@ def machine(view: View, width: int) -> Text:
         text.append("█" * round(share * room), colour)
     for (name, share), colour in zip(parts, colours, strict=False):
         text.append(f"  {name} {share:.0%}", colour)
-    text.append(f"   {overlap(view)}", "dim")
+    text.append(f"   {overlap(view)}{ranks(view)}", "dim")
     text.append("\n")
     for name, value, share in hardware(view):
         text.append(f"{name} ", "dim")

@@ -28,6 +28,8 @@ from operant.models.tree_normalizer import TreeNormalizer
 from operant.training.episodes import Episodes
 from operant.training.ranks import Alone, Group, gather_bytes
 
+MOST_SHOWN = 16
+"""Ranks whose time in the exchange is a metric of its own."""
 Combine = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -37,6 +39,8 @@ class Shards:
 
     count: int = 1
     group: Group = field(default_factory=Alone)
+    _waits: dict[str, list[float]] = field(default_factory=dict, compare=False, repr=False)
+    """What every rank has spent in the exchange, up to now and up to the last iteration's end."""
 
     def __post_init__(self) -> None:
         ranks, count = self.group.size, self.count
@@ -82,11 +86,18 @@ class Shards:
     @property
     def metrics(self) -> tuple[str, ...]:
         """Names of figures that several ranks have."""
-        return ("ranks", "all_gather_seconds") if self.group.size > 1 else ()
+        names = [f"all_gather_seconds/rank_{k}" for k in range(min(self.group.size, MOST_SHOWN))]
+        return ("ranks", *names) if self.group.size > 1 else ()
 
     def figures(self) -> dict[str, float]:
-        """How many ranks there are, and the seconds for which this one has waited for others."""
-        return {"ranks": float(self.group.size), "all_gather_seconds": self.group.seconds}
+        """How many ranks there are, and seconds that each spent in the exchange, waiting for others
+        mostly, since the iteration before; known by the end of `all_episodes`."""
+        if self.group.size == 1:
+            return {}
+        now, before = self._waits["now"], self._waits.get("before", [0.0] * self.group.size)
+        self._waits["before"] = now
+        waited = (one - other for one, other in zip(now, before, strict=True))
+        return dict(zip(self.metrics, (float(self.group.size), *waited), strict=False))
 
     # Environments, and what is known of each ---------------------------------------------------
     def joined(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -117,8 +128,9 @@ class Shards:
         for row, values in zip(mine, kept, strict=False):
             row[: len(values)] = torch.from_numpy(np.ascontiguousarray(values)).double()
         mine[0] += self.group.rank * rows
-        mine[-1, 0] = len(episodes)
+        mine[-1, 0], mine[-1, 1] = len(episodes), self.group.seconds
         found = self.group.gather(mine)
+        self._waits["now"] = [float(one[-1, 1]) for one in found]
         counts = [int(one[-1, 0]) for one in found]
         columns = torch.cat(
             [one[:, : min(n, most)] for one, n in zip(found, counts, strict=True)], 1
