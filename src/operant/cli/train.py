@@ -27,6 +27,7 @@ from operant.cli.train_ranks import (
     be_quiet,
     follow,
     launch,
+    outlive_others,
     own_rank,
     rank_errors,
     run_of_restart,
@@ -158,6 +159,8 @@ def _train(
 ) -> None:
     """Train here, in one process or as one of several."""
     rank = own_rank()
+    if rank is not None:
+        outlive_others()
     if rank:
         be_quiet()
     with errors.status("starting: loading PyTorch"):

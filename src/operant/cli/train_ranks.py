@@ -116,7 +116,7 @@ def _silent_torchrun() -> Iterator[None]:
 def _exit_code(failures: Mapping[int, Any]) -> int:
     """That of the job. Of what killed rank 0 nobody else can tell the user."""
     codes = {number: failure.exitcode for number, failure in sorted(failures.items())}
-    if codes.get(0, 0) < 0:
+    if codes.get(0, 0) not in (-signal.SIGTERM, *range(256)):  # SIGTERM is torchrun's own
         name = signal.Signals(-codes[0]).name
         errors.print(f"operant: rank 0 was killed by {name}", style="red", highlight=False)
     return next((code for code in codes.values() if code > 1), 1)
@@ -146,11 +146,16 @@ def session_type() -> Any:
 
 
 def be_quiet() -> None:
-    """A rank that follows says nothing on the screen, and leaves signals to rank 0."""
+    """A rank that follows says nothing on the screen, and leaves Ctrl-C to rank 0."""
     errors.quiet = output.quiet = True
     warnings.simplefilter("ignore")
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def outlive_others() -> None:
+    """Do not end because torchrun ends all ranks when one has failed: this one will notice, and
+    can say what happened."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def follow(session: Following) -> None:
