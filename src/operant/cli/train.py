@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 
 EXAMPLE = (
     "Examples:  operant train CartPole --seed 1 --num-envs 64 --learning-rate 1e-3;  "
-    "operant train LunarLander-v3 --mode async;  operant train --replay latest"
+    "operant train LunarLander-v3 --mode async;  operant train --replay latest;  "
+    "operant train CartPole --ranks 2 --restarts 3"
 )
 _SHORT_FOR = {
     "seed": "run.seed",
