@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from operant.models import PPO, AsyncPPO
-from operant.ppo.engines.async_engine import lags, why_not_async
+from operant.ppo.engines.async_engine import lags, stale_steps, why_not_async
 from operant.ppo.engines.collector import Collector
 from operant.ppo.engines.published_weights import PublishedWeights
 from operant.runs.schedule import Schedule, Slice
@@ -163,12 +163,16 @@ def test_log_probabilities_are_those_of_the_weights_that_acted(engine: str) -> N
             ends = [s.t for s in schedule[ppo.iteration] if s.t > one.t]
             for t in range(one.t, min(ends, default=8)):
                 with torch.no_grad():
-                    head, value = ppo.engine.job.forward(ppo.buffer.obs[t].float())
+                    head, _ = ppo.engine.job.forward(ppo.buffer.obs[t].float())
                     log_prob, _ = actor.distribution.evaluate(head, ppo.buffer.action[t])
                 torch.testing.assert_close(ppo.buffer.log_prob[t], log_prob, atol=1e-4, rtol=1e-4)
-                torch.testing.assert_close(ppo.buffer.value[t], value, atol=1e-4, rtol=1e-4)
                 checked.append(one.version)
         ppo.policy.load_state_dict(now)
+        for t in range(8):  # values are those of the weights that are trained
+            value = ppo.engine.job.value(ppo.buffer.obs[t].float()).detach()
+            torch.testing.assert_close(ppo.buffer.value[t], value, atol=1e-4, rtol=1e-4)
+        last = ppo.engine.job.value(ppo.buffer.obs[-1].float()).detach()
+        torch.testing.assert_close(ppo.buffer.last_value, last, atol=1e-4, rtol=1e-4)
 
     ppo.learn(3 * 8 * 5, Moments(rollout=check))
     assert checked == [0] * 8 + [0] * 3 + [1] * 5 + [0] + [1] * 4 + [2] * 3
@@ -439,6 +443,14 @@ def test_lags_are_means_over_steps_and_parts() -> None:
 def refused(**env: Any) -> str:
     job: Any = SimpleNamespace(env=SimpleNamespace(**env), two_streams=env.pop("two", True))
     return str(why_not_async(job))
+
+
+def test_stale_steps_are_those_before_every_part_has_the_newest_weights() -> None:
+    assert stale_steps((Slice(0, 0, 5),), 5, 8) == 0
+    assert stale_steps((Slice(0, 0, 4),), 5, 8) == 8
+    assert stale_steps((Slice(0, 0, 4), Slice(0, 6, 5)), 5, 8) == 6
+    assert stale_steps((Slice(0, 0, 3), Slice(0, 2, 4), Slice(1, 0, 5)), 5, 8) == 8
+    assert stale_steps((Slice(0, 0, 3), Slice(1, 0, 5), Slice(0, 4, 5)), 5, 8) == 4
 
 
 def test_environments_on_a_gpu_are_refused() -> None:
