@@ -19,6 +19,9 @@ from operant.monitor.figures import (
 from operant.monitor.source import View
 from operant.toolchain.text import bar
 
+_WIDE = 160
+"""Columns for the parts of an iteration, and for what collecting beside it, or ranks, came to."""
+
 
 def identity(view: View, views: list[View]) -> Text:
     """Which run it is, and what it is doing."""
@@ -63,13 +66,15 @@ def machine(view: View, width: int) -> Text:
     """Where an iteration's time goes, and what the machine does."""
     text = Text(no_wrap=True, overflow="ellipsis")
     colours = ("blue", "magenta", "yellow")
-    parts = split(view)
+    beside = f"{overlap(view)}{ranks(view)}"
+    # Where there is no room for both, what is special about the run goes first.
+    parts = [] if beside and width < _WIDE else split(view)
     room = max(10, min(48, width // 3))
     for (_, share), colour in zip(parts, colours, strict=False):
         text.append("█" * round(share * room), colour)
     for (name, share), colour in zip(parts, colours, strict=False):
         text.append(f"  {name} {share:.0%}", colour)
-    text.append(f"   {overlap(view)}{ranks(view)}", "dim")
+    text.append(f"{'   ' if parts else ''}{beside}", "dim")
     text.append("\n")
     for name, value, share in hardware(view):
         text.append(f"{name} ", "dim")
