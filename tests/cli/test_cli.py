@@ -190,10 +190,12 @@ def test_bench_json_to_standard_output_is_only_json() -> None:
     assert set(ours["ratio_to"]) == {"gymnasium", "gymnasium cartpole"}
 
 
-def test_interrupt_exits_130() -> None:
+def test_interrupt_exits_130(unmeasured: Callable[[], dict[str, str]]) -> None:
     terminal, device = pty.openpty()
     command = [sys.executable, "-m", "operant", "bench", "env", "--repeats", "100000"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=device) as process:
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": device}
+    # A signal that arrives while coverage holds its lock would wait for ever.
+    with subprocess.Popen(command, **pipes, env=unmeasured()) as process:
         os.close(device)
         shown = b""
         try:

@@ -418,11 +418,11 @@ def test_help_has_an_example(cli, verb):
 
 
 # Signals ------------------------------------------------------------------------------------
-def _endless(name: str, home: Path, *more: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "operant", "train", "CartPole-v1", *SMALL, *more]
+def _endless(name: str, home: Path, env: dict[str, str]) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "operant", "train", "CartPole-v1", *SMALL]
     process = subprocess.Popen(
         [*command, "--total-steps", "1e9", "--run-id", name],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env,
     )  # fmt: skip
     metrics = home / "runs" / name / "metrics.csv"
     deadline = time.monotonic() + 300
@@ -483,9 +483,9 @@ def test_an_interrupt_at_another_time_says_what_was_saved(cli, trained, monkeypa
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_finishes_the_iteration_and_saves(home, number):
+def test_a_signal_finishes_the_iteration_and_saves(home, number, unmeasured):
     name = f"signal-{number}"
-    process = _endless(name, home)
+    process = _endless(name, home, unmeasured())
     process.send_signal(number)
     out, err = process.communicate(timeout=300)
     assert process.returncode == 0
@@ -497,13 +497,14 @@ def test_a_signal_finishes_the_iteration_and_saves(home, number):
     assert newest == int(lines[-1].split(",")[1]) > 0
 
 
-def test_a_second_interrupt_stops_at_once(home):
+def test_a_second_interrupt_stops_at_once(home, unmeasured):
     command = [sys.executable, "-m", "operant", "train", "CartPole-v1", *SMALL, "--run-id", "twice"]
     process = subprocess.Popen(
         [*command, "--set", "ppo.epochs=60000"],  # one iteration lasts for minutes
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        env=unmeasured(),
     )
     assert process.stderr is not None
     for line in process.stderr:  # the signals are handled from here on
@@ -523,14 +524,14 @@ def test_a_second_interrupt_stops_at_once(home):
     assert [path.name for path in list_checkpoints(find_run("twice").checkpoints)] == ["0" * 12]
 
 
-def test_stopping_at_once_gives_the_cursor_back(home):
+def test_stopping_at_once_gives_the_cursor_back(home, unmeasured):
     terminal, device = pty.openpty()
     command = [sys.executable, "-m", "operant", "train", "CartPole-v1", *SMALL, "--run-id", "pty"]
     process = subprocess.Popen(
         [*command, "--set", "ppo.epochs=60000"],
         stdout=subprocess.DEVNULL,
         stderr=device,
-        env={**os.environ, "TERM": "xterm"},
+        env={**unmeasured(), "TERM": "xterm"},
     )
     os.close(device)
     shown = b""

@@ -221,10 +221,12 @@ def test_visitors_are_few_and_end_with_their_connection(
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
-def test_processes_end_with_the_server(port: int, end: signal.Signals, tmp_path: Path) -> None:
+def test_processes_end_with_the_server(
+    port: int, end: signal.Signals, tmp_path: Path, unmeasured: Callable[[], dict[str, str]]
+) -> None:
     """The real ones: they draw first."""
     command = [sys.executable, "-m", "operant", "monitor", "--web", "--port", str(port)]
-    environ = {**os.environ, "OPERANT_HOME": str(tmp_path)}
+    environ = {**unmeasured(), "OPERANT_HOME": str(tmp_path)}
     server = subprocess.Popen(command, stdout=subprocess.PIPE, env=environ)
 
     async def visit() -> list[psutil.Process]:

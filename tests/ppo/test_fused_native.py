@@ -110,7 +110,7 @@ def test_the_same_seed_trains_the_same_bits_on_any_number_of_threads(
 def test_auto_is_fused_and_tries_how_many_threads_should_play(
     build_library: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("operant.ppo.engines.fused_cpu.usable_cores", lambda: 4)
+    monkeypatch.setattr("operant.training.ranks.usable_cores", lambda: 4)
     ppo = PPO(load(build_library(WALK), trial=False), **SMALL)
     assert (ppo.engine.name, ppo.engine_reason) == ("fused", "the fastest for this job")
     assert ppo.env.backend == "native"

@@ -13,7 +13,7 @@ from operant.cli.options import JsonFile
 from operant.cli.screen import UserError, errors, literal, mistakes, output, short
 
 EXAMPLE = (
-    "Examples:  operant bench compare --against HEAD~5 --only env-cartpole,ppo-fused;  "
+    "Example:  operant bench compare --against HEAD~5 --only env-cartpole,ppo-fused;  "
     "operant bench compare before --fail-below 0.95"
 )
 DEFAULT_LEAST = 0.95

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from operant.training.init_from import Origin
 
 EXAMPLE = (
-    "Examples:  operant train CartPole --seed 1 --num-envs 64 --learning-rate 1e-3;  "
+    "Example:  operant train CartPole --seed 1 --num-envs 64 --learning-rate 1e-3;  "
     "operant train LunarLander-v3 --mode async;  operant train --replay latest;  "
     "operant train CartPole --ranks 2 --restarts 3"
 )

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -168,7 +169,9 @@ batch.step(np.full(2, HANG))
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_a_parent_that_ends_leaves_nothing(number: signal.Signals) -> None:
+def test_a_parent_that_ends_leaves_nothing(
+    number: signal.Signals, unmeasured: Callable[[], dict[str, str]]
+) -> None:
     shared = Path("/dev/shm")
     before = set(shared.iterdir()) if shared.is_dir() else set()
     command = [sys.executable, "-c", PARENT, str(Path(__file__).parent)]
@@ -177,6 +180,7 @@ def test_a_parent_that_ends_leaves_nothing(number: signal.Signals) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        env=unmeasured(),
         start_new_session=True,  # a group of its own: Ctrl-C goes to all of a group
     ) as parent:
         assert parent.stdout is not None
