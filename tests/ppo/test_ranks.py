@@ -85,7 +85,7 @@ def test_ranks_change_no_bit(name: str, engine: str) -> None:
     figures = learn(alone, 3)
     assert alone[0].engine_name == engine
     assert alone[0].episodes > 0
-    assert len({row["epochs"] for row in figures}) > 0
+    assert all(1 <= row["epochs"] <= 3 for row in figures)
     for size in (2, 4):
         ranks = made(env, size, engine=engine, **options)
         found = learn(ranks, 3)
@@ -205,6 +205,40 @@ def test_a_rank_with_another_configuration_is_refused() -> None:
 def test_what_ranks_cannot_do_is_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         made("CartPole-v1", 2, **options)
+
+
+def test_a_vector_environment_of_its_own_is_refused() -> None:
+    options = {"backend": "vector", "max_episode_steps": 0}
+    with pytest.raises(ValueError, match="seeded one by one, and a vector environment"):
+        made("gymnasium:CartPole-v1", 2, **options)
+
+
+def test_what_one_process_trained_does_not_go_on_as_two_shards(tmp_path: Path) -> None:
+    made("CartPole-v1", 1, shards=0)[0].save(tmp_path)
+    with pytest.raises(ValueError, match="as one shard, which 2 ranks cannot share"):
+        trainers(2, lambda: PPO.load(tmp_path))
+
+
+def test_evaluations_are_due_at_the_same_steps() -> None:
+    from operant.training.evaluator import Evaluator
+
+    due = []
+    for size in (1, 2):
+        ppo = made("CartPole-v1", size, eval_every=3 * ITERATION // 2 + 7)[0]
+        steps = range(ITERATION, 40 * ITERATION, ITERATION)
+        due.append([at for at in steps if Evaluator(ppo)._due(ppo, at)])
+    assert due[0] == due[1]
+    assert 20 < len(due[0]) < 39
+
+
+def test_a_configuration_without_shards_changes_none() -> None:
+    from operant.training.resume import _check_changes
+
+    config, changes = made("CartPole-v1", 1)[0].config, {"run.shards": 0, "run.keep": 4}
+    _check_changes(config, changes)
+    assert changes == {"run.keep": 4}
+    with pytest.raises(ValueError, match=r"run\.shards cannot change"):
+        _check_changes(config, {"run.shards": 2})
 
 
 def test_a_batch_is_no_block_of_a_larger_one() -> None:

@@ -72,7 +72,12 @@ def check_job(job: Job) -> None:
         return
     what = "several ranks" if job.shards.group.size > 1 else "several shards"
     why = None
-    if job.env.live_rows() is not None:
+    if job.shards.group.size > 1 and job.env.backend == "vector":
+        why = (
+            "environments are seeded one by one, and a vector environment of another library seeds "
+            "its own; set env.backend=auto"
+        )
+    elif job.env.live_rows() is not None:
         why = "every row acts in every step, and some of these environments rest at times"
     elif job.env.device.type != "cpu":
         why = f"environments are in main memory, and these are on {job.env.device}"

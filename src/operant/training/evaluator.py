@@ -39,10 +39,10 @@ class Evaluator(Callback):
 
     def _look_ahead(self, trainer: Trainer) -> None:
         """Where the next iteration is not looked at, the one after it need not wait."""
-        self.watches_only = not self._due(trainer, trainer.steps + len(trainer.buffer))
+        self.watches_only = not self._due(trainer, trainer.steps + trainer.rollout_steps)
 
     def _due(self, trainer: Trainer, steps: int) -> bool:
-        before = steps - len(trainer.buffer)
+        before = steps - trainer.rollout_steps
         last = steps >= trainer.config.run.total_steps
         return last or steps // self._every > before // self._every
 

@@ -101,7 +101,7 @@ def shown(
     called = list(callbacks)
     if progress is None:
         progress = _watched() and not any(isinstance(one, TrainProgress) for one in called)
-    if not progress or trainer.steps >= total:
+    if not progress or trainer.steps >= total or trainer.shards.group.rank:  # rank 0 tells of all
         yield called
         return
     with TrainProgress(trainer, _console(), total, keep=True) as bar:

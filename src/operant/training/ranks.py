@@ -111,6 +111,8 @@ class TorchGroup:
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self.on_machine = int(os.environ.get("LOCAL_WORLD_SIZE", self.size))
         self.seconds = 0.0
+        self._ended: RankError | None = None
+        """Why the ranks no longer belong together."""
         self._store: Any = dist.distributed_c10d._get_default_store()
 
     def _leave(self) -> None:
@@ -126,19 +128,23 @@ class TorchGroup:
 
     def gather(self, mine: Tensor) -> list[Tensor]:
         """See `Group`."""
+        if self._ended is not None:  # the others are elsewhere: they would meet another exchange
+            raise self._ended
         began = time.perf_counter()
         mine = mine.contiguous()
         found = [torch.empty_like(mine) for _ in range(self.size)]
         try:
             self._group.allgather([found], [mine], self._options).wait()
         except RuntimeError as error:
-            raise self._broken(error) from None
+            self._ended = self._broken(error)
+            raise self._ended from None
         finally:
             self.seconds += time.perf_counter() - began
         return found
 
     def failed(self, sentence: str, not_finite: bool = False) -> None:
         """See `Group`."""
+        self._ended = self._ended or RankError(self.rank, sentence, not_finite)
         word = json.dumps([sentence, not_finite])
         with suppress(RuntimeError):  # the store went with the process that held it
             self._store.set(f"operant/failed/{self.rank}", word)
@@ -238,6 +244,16 @@ def joined(timeout_s: float) -> Group:
     if not _joined:
         _joined.append(TorchGroup(timeout_s) if world_size() > 1 else Alone())
     return _joined[0]
+
+
+def check_ranks(shards: int, timeout_s: float) -> None:
+    """Raise ValueError if what was trained with so many shards (0: in one process, without) is to
+    go on on several ranks: that would be another training."""
+    if not shards and (size := joined(timeout_s).size) > 1:
+        raise ValueError(
+            f"it was trained in one process, as one shard, which {size} ranks cannot share; go on "
+            "in one process, or start a new run on several ranks"
+        )
 
 
 def gather_bytes(group: Group, data: bytes) -> list[bytes]:

@@ -15,6 +15,7 @@ from operant.training.add_on import AddOn
 from operant.training.config import BaseConfig
 from operant.training.config_file import read_run_config
 from operant.training.foreign import check_wrappers
+from operant.training.ranks import check_ranks
 from operant.training.snapshot import chosen_env, config_of, restored
 from operant.training.trainer import Trainer
 from operant.vector.foreign_env import ForeignEnv
@@ -57,6 +58,7 @@ def resumed_trainer(
                 "to save any; start it again with --init-from"
             )
         notes = _check_changes(config, changes)
+        check_ranks(config.run.shards, config.run.rank_timeout)
         chosen, changed = chosen_env(config, env), config.replaced(changes)
         check_wrappers(config.env, changes.get("env.wrappers"))
         make: Any = kind
@@ -72,6 +74,8 @@ def _check_changes(config: BaseConfig, changes: dict[str, Any]) -> list[str]:
 
     Adds to `changes` what is not taken over from a run unasked, and says so in sentences.
     """
+    if changes.get("run.shards") == 0:  # one a process: no wish for another number than it has
+        del changes["run.shards"]
     for name, value in changes.items():
         fixed = name.startswith(config.fixed) and not name.startswith(_FREE)
         if fixed and config.replaced({name: value}) != config:

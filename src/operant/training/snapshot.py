@@ -25,6 +25,7 @@ from operant.training.config import AgentConfig, BaseConfig
 from operant.training.config_file import parsed_config, to_toml
 from operant.training.foreign import check_wrappers, foreign_batch
 from operant.training.network import new_network
+from operant.training.ranks import check_ranks
 from operant.training.recent import Recent
 from operant.vector.batch import Batch
 from operant.vector.foreign_env import ForeignEnv
@@ -104,6 +105,8 @@ def restored(
     """The trainer in a checkpoint; see `Trainer.load`. `kind`: its configuration has more sections
     than the algorithm's own."""
     config = config_of(checkpoint, kind or cls.config_type)
+    if not {"shards", "run.shards"} & set(options):
+        check_ranks(config.run.shards, config.run.rank_timeout)
     chosen = chosen_env(config, env)
     check_wrappers(config.env, options.get("wrappers", options.get("env.wrappers")))
     if policy is None:

@@ -31,7 +31,7 @@ from operant.training.evaluator import Evaluator, evaluated
 from operant.training.guard import NonFiniteError
 from operant.training.network import check_network, new_network
 from operant.training.progress import shown
-from operant.training.ranks import RankError, anyone_says, check_same, world_size
+from operant.training.ranks import RankError, anyone_says, check_same, first_says, world_size
 from operant.training.recent import Recent
 from operant.training.section import converted
 from operant.training.shards import Shards
@@ -412,6 +412,7 @@ class Trainer:
         Raises:
             ValueError: a name for a file, such as ``"agent.zip"``, or one that means something
                 else to `load`.
+            RankError: rank 0 could not write it.
         """
         from operant.runs.checkpoint import save_checkpoint
         from operant.training.saved import folder_for
@@ -421,9 +422,16 @@ class Trainer:
         if note is not None:
             warnings.warn(note, stacklevel=2)
         folder = folder_for(path)
-        if self.shards.group.rank:
-            return folder / f"{self.steps:012d}"
-        return save_checkpoint(folder, self.steps, *parts)
+        path, written = folder / f"{self.steps:012d}", False
+        try:
+            if not self.shards.group.rank:
+                path = save_checkpoint(folder, self.steps, *parts)
+            written = True
+        finally:
+            saved = first_says(self.shards.group, written)  # nobody goes on before it is there
+        if not saved:
+            raise RankError(0, f"could not write {path}")
+        return path
 
     @classmethod
     def load(
