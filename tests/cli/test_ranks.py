@@ -1,22 +1,25 @@
-"""``operant train --ranks``: processes that torchrun starts, and what it does when one dies."""
+"""``operant train --ranks``: the processes it starts, and what it does when one dies."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+import typer
 from safetensors.numpy import load_file
 
 from operant import PPO
-from operant.cli import main
+from operant.cli import launch_ranks, main
+from operant.cli.screen import Interrupted
+from operant.cli.train_ranks import note_run, run_of_restart
 from operant.runs.checkpoint import list_checkpoints
-from operant.runs.directory import find_run
+from operant.runs.directory import Run, find_run
 from operant.toolchain import paths
 
 OPTIONS: dict[str, Any] = {
@@ -52,13 +55,14 @@ def refused(monkeypatch: Any, capsys: Any, *arguments: str) -> str:
     return str(capsys.readouterr().err)
 
 
-def started(*arguments: str) -> subprocess.Popen[str]:
+def started(*arguments: str, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
     words = [word for name, value in OPTIONS.items() for word in ("--set", f"{name}={value}")]
     return subprocess.Popen(
         [sys.executable, "-m", "operant", "train", "CartPole-v1", *words, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        env=env,
     )
 
 
@@ -116,6 +120,7 @@ def test_a_mistake_is_one_sentence(home: Path) -> None:
     ("arguments", "words"),
     [
         (["--restarts", "1"], "--restarts is for several processes"),
+        (["--ranks", "1", "--restarts", "1"], "--restarts is for several processes"),
         (["--ranks", "2", "--seeds", "2"], "each in one process, not on ranks"),
     ],
 )
@@ -130,3 +135,114 @@ def test_torchrun_has_started_the_ranks_already(monkeypatch: Any, capsys: Any) -
         monkeypatch.setenv(name, value)
     words = "torchrun has started the ranks already; leave out --ranks"
     assert words in refused(monkeypatch, capsys, "--ranks", "2")
+
+
+def test_all_listen_on_loopback_alone_and_end_with_the_launcher(
+    home: Path, unmeasured: Callable[[], dict[str, str]]
+) -> None:
+    process = started(
+        "--ranks=2", "--run-id=lonely", "--set", "run.total_steps=1e9", env=unmeasured()
+    )
+    wait_for_rows(home / "runs" / "lonely" / "metrics.csv", 1, process)
+    ranks = ranks_of(process)
+    listening = []
+    for one in (psutil.Process(process.pid), *ranks.values()):
+        listening += [c.laddr.ip for c in one.net_connections() if c.status == psutil.CONN_LISTEN]
+    process.kill()
+    process.communicate()
+    gone, left = psutil.wait_procs(ranks.values(), timeout=60)
+    for one in left:
+        one.kill()
+    assert len(gone) == 2, "the ranks outlived what started them"
+    assert len(listening) >= 3  # the store, and each rank for the other
+    assert set(listening) <= {"127.0.0.1", "::1"}
+
+
+MAKE_ENV = """
+import os
+import gymnasium
+
+def make_env():
+    if os.environ["RANK"] == "1":
+        raise ValueError("no such level")
+    return gymnasium.make("CartPole-v1")
+"""
+
+
+def test_why_a_rank_cannot_begin(tmp_path: Path, monkeypatch: Any, capfd: Any) -> None:
+    monkeypatch.setattr(launch_ranks, "_PATIENCE_S", 0.0)
+    file = tmp_path / "level.py"
+    file.write_text(MAKE_ENV)
+    with pytest.raises(typer.Exit) as ended:
+        launch_ranks.launch([f"{file}:make_env", "--run-id=level"], ranks=2, restarts=2)
+    assert ended.value.exit_code == 2
+    said = capfd.readouterr().err
+    assert said.count("operant: rank 1 stopped: ") == 1
+    assert "no such level" in said
+    assert "rank 0" not in said
+
+
+def tiny_ranks(monkeypatch: Any, tmp_path: Path, script: str) -> Path:
+    """Ranks run `script` from now on. Returns a file with a line for each time rank 0 began."""
+    began = tmp_path / "began"
+    script = (
+        "import os, signal, sys\n"
+        f"if os.environ['RANK'] == '0': print('began', file=open({str(began)!r}, 'a'))\n{script}"
+    )
+    command = [sys.executable, "-c", script]
+    monkeypatch.setattr(launch_ranks, "python_command", lambda *_: command)
+    return began
+
+
+@pytest.mark.parametrize(("code", "attempts"), [(1, 3), (2, 1), (3, 1)])
+def test_only_what_may_get_better_is_tried_again(
+    monkeypatch: Any, tmp_path: Path, code: int, attempts: int
+) -> None:
+    began = tiny_ranks(monkeypatch, tmp_path, f"sys.exit({code})")
+    with pytest.raises(typer.Exit) as ended:
+        launch_ranks.launch([], ranks=2, restarts=2)
+    assert ended.value.exit_code == code
+    assert len(began.read_text().splitlines()) == attempts
+
+
+def test_after_ctrl_c_nothing_begins_again(monkeypatch: Any, tmp_path: Path) -> None:
+    script = """
+signal.signal(signal.SIGINT, lambda *_: os._exit(1))
+if os.environ['RANK'] == '0':
+    os.kill(os.getppid(), signal.SIGINT)
+signal.pause()
+"""
+    began = tiny_ranks(monkeypatch, tmp_path, script)
+    with pytest.raises(typer.Exit) as ended:
+        launch_ranks.launch([], ranks=2, restarts=2)
+    assert ended.value.exit_code == 130
+    assert len(began.read_text().splitlines()) == 1
+
+
+def test_a_second_ctrl_c_ends_all(monkeypatch: Any, tmp_path: Path) -> None:
+    script = """
+signal.signal(signal.SIGINT, lambda *_: os.kill(os.getppid(), signal.SIGINT))
+if os.environ['RANK'] == '0':
+    os.kill(os.getppid(), signal.SIGINT)
+while True:
+    signal.pause()
+"""
+    tiny_ranks(monkeypatch, tmp_path, script)
+    with pytest.raises(Interrupted):
+        launch_ranks.launch([], ranks=2, restarts=2)
+    assert not [c for c in psutil.Process().children() if script in "".join(c.cmdline())]
+
+
+def test_a_restart_finds_a_run_outside_the_runs_folder(
+    home: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    _store, port = launch_ranks._store()
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", str(port))
+    for path, name in ((tmp_path / "moved", ""), (home / "runs" / "usual", "usual")):
+        path.mkdir(parents=True)
+        note_run(Run(path))
+        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "0")
+        assert run_of_restart("") == ""
+        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+        assert run_of_restart("") == (name or str(path))

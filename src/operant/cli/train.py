@@ -12,6 +12,7 @@ from typer import Option
 
 from operant.cli.compile_status import compile_status
 from operant.cli.interrupts import arrived
+from operant.cli.launch_ranks import launch
 from operant.cli.screen import (
     Interrupted,
     UserError,
@@ -25,13 +26,14 @@ from operant.cli.screen import (
 from operant.cli.train_again import replayed, resumed
 from operant.cli.train_ranks import (
     be_quiet,
+    depend_on_others,
     follow,
-    launch,
-    outlive_others,
+    note_run,
     own_rank,
     rank_errors,
     run_of_restart,
     session_type,
+    telling_others,
 )
 from operant.cli.train_report import Advice, print_report, saved
 from operant.cli.train_signals import Signals
@@ -161,12 +163,11 @@ def _train(
     """Train here, in one process or as one of several."""
     rank = own_rank()
     if rank is not None:
-        outlive_others()
+        depend_on_others()
     if rank:
         be_quiet()
     with errors.status("starting: loading PyTorch"):
         from operant.ppo.session import Following  # seconds, the first time
-        from operant.training.ranks import note
     if seeds is not None:
         from operant.cli.train_seeds import train_seeds
 
@@ -175,12 +176,13 @@ def _train(
     if rank is not None and (again := run_of_restart(run_id)):
         given = given._replace(init_from="", checkpoint="latest")
         run_id, resume = "", again
-    session = opened(given, values, run_id, resume)
+    with telling_others():
+        session = opened(given, values, run_id, resume)
     if isinstance(session, Following):
         follow(session)
         return
     if rank is not None:
-        note("run", session.run.id)
+        note_run(session.run)
     advice = Advice.of(session, given.target(values), resume)
     report = trained(session, advice).report
     if as_json:
@@ -289,8 +291,11 @@ def _check_ranks(ranks: int | None, restarts: int, seeds: int | None, background
         )
     if seeds is not None and (started or (ranks or 1) > 1):
         raise UserError("--seeds trains one run after the other, each in one process, not on ranks")
-    if restarts and ranks is None:
-        raise UserError("--restarts is for several processes: --ranks N --restarts K")
+    if restarts and (ranks or 1) < 2:
+        raise UserError(
+            f"--restarts is for several processes: --ranks 2 --restarts {restarts}; one process "
+            "is continued with --resume"
+        )
 
 
 def _rank_arguments(given: Given, run_id: str, resume: str) -> list[str]:

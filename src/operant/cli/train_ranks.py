@@ -1,27 +1,26 @@
-"""``operant train --ranks N``, and what a process does that torchrun started."""
+"""What a process of ``operant train`` does that is one of several, which torchrun or
+`launch_ranks` started."""
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import sys
+import threading
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from types import FrameType
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import psutil
 import typer
 
-from operant.cli.interrupts import arrived
-from operant.cli.screen import Interrupted, errors, output, printable
-from operant.toolchain.child import python_command, python_environment
+from operant.cli.launch_ranks import LAUNCHER_PIPE
+from operant.cli.screen import errors, output, printable
 
 if TYPE_CHECKING:
     from operant.ppo.session import Following
+    from operant.runs.directory import Run
 
 
 def own_rank() -> int | None:
@@ -30,101 +29,9 @@ def own_rank() -> int | None:
     return int(os.environ["RANK"]) if several else None
 
 
-# The process that starts the ranks -------------------------------------------------------------
-def launch(arguments: list[str], ranks: int, restarts: int) -> None:
-    """Run ``operant train`` with `arguments` in `ranks` processes of this machine, as torchrun
-    does.
-
-    Raises:
-        typer.Exit: a rank failed; rank 0's code, if it has one of its own.
-        Interrupted: Ctrl-C came twice; all processes are gone.
-    """
-    with errors.status("starting: loading PyTorch"):
-        from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-        from torch.distributed.launcher.api import LaunchConfig, elastic_launch
-    config = LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=ranks,
-        rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0",
-        run_id=f"operant-{os.getpid()}",
-        max_restarts=restarts,
-        local_addr="localhost",
-        shutdown_timeout=10,  # then what is left is killed: a process that hangs, say
-        signals_to_handle="SIGHUP,SIGQUIT",  # Ctrl-C is for the ranks: they save, and end
-    )
-    os.environ.update(python_environment())
-    program, *words = python_command("-m", "operant", "train", *arguments)
-    try:
-        with _silent_torchrun(), _Forwarded():
-            elastic_launch(config, program)(*words)
-    except KeyboardInterrupt:
-        arrived()
-        raise Interrupted from None
-    except ChildFailedError as error:
-        raise typer.Exit(_exit_code(error.failures)) from None
-    finally:
-        for process in _below(recursive=True):
-            with suppress(psutil.Error):
-                process.kill()  # type: ignore[no-untyped-call]
-
-
-def _below(recursive: bool) -> list[psutil.Process]:
-    """The ranks; with what they started, if `recursive`."""
-    found: list[psutil.Process] = psutil.Process().children(recursive)  # type: ignore[no-untyped-call]
-    return found
-
-
-class _Forwarded:
-    """SIGINT and SIGTERM go to the ranks, a second SIGINT ends this process as well."""
-
-    def __init__(self) -> None:
-        self._before: dict[int, Any] = {}
-        self._asked = False
-
-    def __enter__(self) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, self._handle)
-
-    def __exit__(self, *exception: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        ranks = _below(recursive=False)
-        for process in ranks:
-            with suppress(psutil.Error):
-                process.send_signal(number)  # type: ignore[no-untyped-call]
-        if self._asked and number == signal.SIGINT:
-            psutil.wait_procs(ranks, timeout=2.0)  # type: ignore[no-untyped-call]  # rank 0 speaks
-            raise KeyboardInterrupt
-        self._asked = True
-
-
-@contextmanager
-def _silent_torchrun() -> Iterator[None]:
-    """Leave out what torchrun reports by itself: the ranks have said what went wrong."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.disable(before)
-
-
-def _exit_code(failures: Mapping[int, Any]) -> int:
-    """That of the job. Of what killed rank 0 nobody else can tell the user."""
-    codes = {number: failure.exitcode for number, failure in sorted(failures.items())}
-    if codes.get(0, 0) not in (-signal.SIGTERM, *range(256)):  # SIGTERM is torchrun's own
-        name = signal.Signals(-codes[0]).name
-        errors.print(f"operant: rank 0 was killed by {name}", style="red", highlight=False)
-    return next((code for code in codes.values() if code > 1), 1)
-
-
-# A rank ----------------------------------------------------------------------------------------
 def run_of_restart(run_id: str) -> str:
-    """The run that this job trained before torchrun started it again; empty if there is none.
+    """The run that this job trained before it was started again, by name, or by path where it lies
+    outside the runs folder; empty if there is none.
 
     Args:
         run_id: its name, where the user gave one.
@@ -134,8 +41,17 @@ def run_of_restart(run_id: str) -> str:
 
     if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
         return ""
-    name = run_id or note("run")
-    return name if name and (runs_folder() / name).is_dir() else ""
+    name = note("run") or run_id
+    return name if name and (runs_folder() / name).is_dir() else ""  # "/" leaves a path as it is
+
+
+def note_run(run: Run) -> None:
+    """Tell a later attempt of this job which run it is, see `run_of_restart`."""
+    from operant.runs.directory import runs_folder
+    from operant.training.ranks import note
+
+    outside = run.path.parent.resolve() != runs_folder().resolve()
+    note("run", str(run.path.resolve()) if outside else run.id)
 
 
 def session_type() -> Any:
@@ -152,10 +68,39 @@ def be_quiet() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def outlive_others() -> None:
-    """Do not end because torchrun ends all ranks when one has failed: this one will notice, and
-    can say what happened."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def depend_on_others() -> None:
+    """End at once, in the middle of an iteration too, with the process that started this one; if
+    that is torchrun, do not end because it ends all ranks when one has failed: this one will
+    notice, and can say what happened."""
+    lifeline = os.environ.get(LAUNCHER_PIPE)
+    if lifeline is None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    else:
+        threading.Thread(target=_end_with, args=(int(lifeline),), daemon=True).start()
+
+
+def _end_with(lifeline: int) -> None:
+    os.read(lifeline, 1)  # nothing is ever written: it ends
+    os._exit(1)
+
+
+@contextmanager
+def telling_others() -> Iterator[None]:
+    """Whatever a rank fails with before it trains, the others and its launcher are told; without a
+    launcher one that follows says it on standard error, as it has no log yet."""
+    from operant.training.ranks import RankError, note_reason
+
+    try:
+        yield
+    except RankError:  # another's, which has said it
+        raise
+    except Exception as error:
+        rank, reason = own_rank(), printable(str(error) or type(error).__name__)
+        if rank is not None:
+            note_reason(rank, reason)
+        if rank and LAUNCHER_PIPE not in os.environ:
+            sys.stderr.write(f"operant: rank {rank} stopped: {reason}\n")
+        raise
 
 
 def follow(session: Following) -> None:

@@ -212,6 +212,21 @@ def note(name: str, value: str = "") -> str:
     return store.get(_NOTE + name).decode() if store.check([_NOTE + name]) else ""
 
 
+def note_reason(rank: int, reason: str) -> None:
+    """Tell the others, and the process that started this one, why this rank cannot begin."""
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    with suppress(RuntimeError):  # there is no store, or no longer
+        note(f"reason/{attempt}/{rank}", reason)
+    for group in _joined:
+        group.failed(f"stopped: {reason}")
+
+
+def reason_noted(store: Any, attempt: int, rank: int) -> str:
+    """What `note_reason` said on that attempt, for the holder of the store; empty if nothing."""
+    key = f"{_NOTE}reason/{attempt}/{rank}"
+    return store.get(key).decode() if store.check([key]) else ""
+
+
 def world_size() -> int:
     """Processes that torchrun started together with this one, this one included."""
     return int(os.environ.get("WORLD_SIZE", "1")) if "RANK" in os.environ else 1
