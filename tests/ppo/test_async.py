@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 
 from operant.models import PPO, AsyncPPO
+from operant.models.action_distributions import distribution_for
 from operant.ppo.engines.async_engine import lags, stale_steps, why_not_async
 from operant.ppo.engines.collector import Collector
 from operant.ppo.engines.published_weights import PublishedWeights
@@ -245,6 +247,32 @@ def test_environments_in_processes_follow_a_schedule() -> None:
     batch.close()
 
 
+@pytest.mark.parametrize("parts", [0, 5, 7])
+def test_a_schedule_of_parts_that_cannot_be_is_refused(parts: int) -> None:
+    ppo = walking("eager", mode="async")
+    with pytest.raises(ValueError, match="the schedule is one of Shape"):
+        ppo.engine.follow(Schedule(ppo.engine.shape._replace(parts=parts), ()))
+    assert ppo.engine.shape.parts == 2
+    ppo.env.close()
+
+
+def test_the_actor_has_a_distribution_of_its_own() -> None:
+    class Own(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 3)
+            self.distribution = distribution_for(spaces.Discrete(2), False)
+
+        def forward(self, obs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            out = self.layer(obs)
+            return out[:, :2], out[:, 2]
+
+    own = {"num_envs": 8, "device": "cpu", "engine": "eager", "mode": "async"}
+    ppo: PPO = PPO("CartPole-v1", policy=Own(), **own)
+    actor = ppo.engine.actor.job
+    assert actor.distribution is actor.policy.distribution is not ppo.distribution
+
+
 def test_a_schedule_of_other_rollouts_is_refused() -> None:
     ppo = classic("fused", mode="async")
     with pytest.raises(ValueError, match="the schedule is one of Shape"):
@@ -317,6 +345,25 @@ def test_a_forged_state_is_refused() -> None:
     }.items():
         with pytest.raises(ValueError, match=name.rpartition(".")[2]):
             classic("fused", **options).engine.set_state({**good, name: value})
+    forged = {**good, "rollout_0.final_place": np.array(3)}
+    with pytest.raises(ValueError, match="final_"):
+        classic("fused", **options).engine.set_state(forged)
+
+
+@pytest.mark.parametrize("rows", [3, [[0, 0, -1]], [[0, 0, 2], [0, 3, 1]], [[-1, 0, 2]]])
+def test_forged_slices_are_refused(rows: Any) -> None:
+    ppo = classic("fused", mode="async")
+    ppo.learn(6 * len(ppo.buffer), Moments(update=partial(until_full, iteration=2)))
+    with pytest.raises(ValueError, match="slices must be"):
+        ppo.engine.set_state({**ppo.engine.state(), "rollout_0.slices": np.array(rows)})
+
+
+def test_a_lag_that_cannot_be_is_refused() -> None:
+    ppo = classic("fused", mode="async")
+    ppo.learn(6 * len(ppo.buffer), Moments(update=partial(until_full, iteration=3)))
+    old = np.array([[0, 0, 0]])  # rollout 3
+    with pytest.raises(ValueError, match="slices must be"):
+        ppo.engine.set_state({**ppo.engine.state(), "rollout_0.slices": old})
 
 
 # Ends ---------------------------------------------------------------------------------------
@@ -328,6 +375,105 @@ def test_an_error_of_an_environment_arrives_in_learn_with_its_traceback() -> Non
         caught.value.__cause__ is not None
     )
     assert ppo.iteration == 2, "what was collected before was trained on"
+
+
+def failed(ppo: PPO) -> None:
+    """Wait until the collector has met an error."""
+    collector: Collector = ppo.engine.collector
+    with collector._change:
+        assert collector._change.wait_for(lambda: collector._error is not None, TIMEOUT_S)
+
+
+def test_an_error_is_not_lost_when_the_collector_rested() -> None:
+    """As before a checkpoint; which is refused then."""
+    ppo = gated(Gate(100), 2, fails_at=2 * T + 2)
+
+    def look(ppo: PPO) -> None:
+        if ppo.iteration == 1:
+            failed(ppo)
+            with pytest.raises(Exception, match="the lander fell over"):
+                ppo.engine.state()
+        ppo.retract()
+
+    with pytest.raises(Exception, match="the lander fell over"):
+        ppo.learn(9 * T, Moments(update=look))
+    assert ppo.iteration == 2, "what was collected before was trained on"
+    ppo.engine.state()
+
+
+def test_weights_are_published_before_the_collector_rests() -> None:
+    """Else all of the rollout would be played with old ones, at every checkpoint."""
+    gate = Gate(T + 1)
+    ppo = gated(gate)
+    slices = noted(ppo)
+
+    def rests() -> None:
+        change = ppo.engine.collector._change
+        with change:
+            assert change.wait_for(lambda: ppo.engine.collector._resting, TIMEOUT_S)
+        gate.let(100)
+
+    helper = threading.Thread(target=rests)
+
+    def save(ppo: PPO) -> None:
+        if ppo.iteration == 1:
+            gate.wait_until_begun(T + 2)  # the second step of rollout 1
+            helper.start()
+            ppo.retract()
+
+    ppo.learn(2 * T, Moments(update=save))
+    helper.join()
+    assert slices == [(Slice(0, 0, 0),), (Slice(0, 0, 0), Slice(0, 2, 1))]
+    again = followed(gated(Gate(100)), slices)
+    assert torch.equal(weights(again.learn(2 * T)), weights(ppo))
+
+
+def test_ctrl_c_within_a_rest_is_survived() -> None:
+    ppo = gated(Gate(100))
+    ppo.learn(2 * T)
+    collector: Collector = ppo.engine.collector
+    ended = threading.Thread(target=int)
+    ended.start()
+    ended.join()
+    collector._thread, collector._resting = ended, True  # as Ctrl-C may leave them
+    learns = threading.Thread(target=ppo.learn, args=(4 * T,), daemon=True)
+    learns.start()
+    learns.join(20)
+    assert ppo.iteration == 4
+
+
+def test_ctrl_c_while_a_rollout_is_given_back_spoils_no_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ppo, give_back = gated(Gate(1000)), Collector.give_back
+
+    def interrupted(self: Collector, *args: Any) -> None:
+        give_back(self, *args)
+        if ppo.iteration == 2:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Collector, "give_back", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            ppo.learn(9 * T)
+    free = ppo.engine.collector._free
+    assert len({id(buffer) for buffer in free}) == len(free) == 2
+    ppo.learn(5 * T)
+
+
+def test_values_are_renewed_in_slices() -> None:
+    ppo = classic("eager", mode="async")
+    ppo.engine._slice, sizes = 50, []
+
+    def value(obs: torch.Tensor) -> torch.Tensor:
+        sizes.append(len(obs))
+        return obs[:, 0]
+
+    ppo.engine.job = SimpleNamespace(device=ppo.device, value=value)
+    ppo.buffer.obs.normal_()
+    ppo.engine._renew_values(16)
+    assert sizes == [50, 50, 28, 8]
+    assert torch.equal(ppo.buffer.value, ppo.buffer.obs[:16, :, 0])
 
 
 def test_a_number_that_is_not_finite_is_found_in_its_rollout() -> None:

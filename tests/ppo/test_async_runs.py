@@ -16,6 +16,7 @@ from operant.ppo.session import Session
 from operant.runs.checkpoint import latest_checkpoint, load_checkpoint
 from operant.runs.directory import Run, find_run
 from operant.runs.logs import read_csv
+from operant.runs.metrics_layout import Status
 from operant.runs.schedule import read_schedule
 from operant.training.callbacks import Callback
 
@@ -135,6 +136,30 @@ def test_killed_it_resumes_and_the_whole_is_repeated(tmp_path: Any, unmeasured: 
     assert len(read_schedule(run.schedule_file)) == ITERATIONS
     assert read_csv(run.csv_file)["iteration"].tolist() == list(range(1, ITERATIONS + 1))
     assert_same(run, replayed(run))
+
+
+def test_other_options_are_noted_before_anything_is_collected() -> None:
+    first = trained("first", After(3, lambda ppo: ppo.stop()))
+    session = Session.resume(first, changes={"ppo.learning_rate": 0.05})
+    session.recorder.close(Status.FAILED)  # as a kill leaves it
+    session._lock.close()
+    Session.resume(first).train()
+    with pytest.raises(ValueError, match="resumed before iteration 3, and it went on with other"):
+        Session.replay(first)
+
+
+def test_a_synchronous_run_is_resumed_without_its_configuration() -> None:
+    """The checkpoint has it."""
+    first = trained("first", After(2, lambda ppo: ppo.stop()), **{"run.mode": "sync"})
+    first.config_file.write_text("[ppo\n")
+    Session.resume(first).train()
+
+
+def test_the_trainer_goes_on_after_the_session() -> None:
+    session = Session.start(resolved("CartPole-v1", VALUES), "CartPole-v1", "first")
+    session.train([After(2, lambda ppo: ppo.stop())])
+    assert session.ppo.learn(4 * 128).iteration == 4
+    assert len(read_schedule(session.run.schedule_file)) == 2
 
 
 # Refusals -----------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from operant.runs.schedule import (
     MISSING,
     NEW_EPISODES,
+    OTHER_OPTIONS,
     ScheduleError,
     ScheduleLog,
     Shape,
@@ -90,9 +92,54 @@ def test_a_schedule_that_lost_records_says_so(tmp_path: Path, count: int) -> Non
     log.append(3, ROLLOUTS[3])
     log.close()
     found = read_schedule(path)
-    assert len(found) == 4
-    assert found.flags == (MISSING, MISSING, MISSING, 0)
+    assert (found.first, found.flags) == (3, (MISSING,))
     assert "was lost" in str(found.why_not_followed())
+
+
+def test_a_lost_schedule_of_many_iterations_takes_no_room(tmp_path: Path) -> None:
+    path, number = tmp_path / "schedule.bin", 10_000
+    log = ScheduleLog(path, SHAPE, number)
+    assert path.stat().st_size == 32, "though a forged checkpoint may say any number"
+    log.append(number, (Slice(0, 0, number), Slice(1, 0, number)))
+    log.close()
+    log = ScheduleLog(path, SHAPE, number + 1)
+    log.append(number + 1, (Slice(0, 0, number), Slice(1, 0, number)))
+    log.close()
+    found = read_schedule(path)
+    assert (found.first, len(found)) == (number, 2)
+    assert f"before iteration {number}" in str(found.why_not_followed())
+    with pytest.raises(ValueError, match="counts less than"):
+        ScheduleLog(path, SHAPE, 2**40)
+
+
+def test_what_happened_is_noted_at_once_and_is_not_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "schedule.bin"
+    written(path, 2)
+    ScheduleLog(path, SHAPE, 2, OTHER_OPTIONS).close()  # killed before its first rollout
+    assert "with other options" in str(read_schedule(path).why_not_followed())
+    log = ScheduleLog(path, SHAPE, 2)
+    log.append(2, ROLLOUTS[2])
+    log.close()
+    assert read_schedule(path).flags == (0, 0, OTHER_OPTIONS)
+    log = ScheduleLog(path, SHAPE, 2)  # killed before its first checkpoint
+    log.append(2, ROLLOUTS[2])
+    log.append(3, ROLLOUTS[3])
+    log.close()
+    assert read_schedule(path).flags == (0, 0, OTHER_OPTIONS, 0)
+
+
+def test_a_record_that_finds_no_room_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, write = tmp_path / "schedule.bin", os.pwrite
+    data = written(path, 2)
+    log = ScheduleLog(path, SHAPE, 2)
+    with monkeypatch.context() as full:
+        full.setattr(os, "pwrite", lambda fd, data, place: write(fd, data[:7], place))
+        with pytest.raises(OSError, match="No space left"):
+            log.append(2, ROLLOUTS[2])
+    assert path.read_bytes() == data
+    log.close()
 
 
 def test_damage_ends_the_schedule_and_is_never_misread(tmp_path: Path) -> None:

@@ -52,14 +52,14 @@ class Session(session.Session[PPO]):
         notes: Iterable[str] = (),
         origin: Mapping[str, Any] | None = None,
     ) -> None:
-        flags = _flags(run, trainer) if trainer.iteration else 0
-        super().__init__(run, trainer, resumed, lock, notes, origin)
         self._log: ScheduleLog | None = None
         self._followed: Schedule | None = None
-        engine = trainer.engine
-        if isinstance(engine, AsyncEngine):
-            self._log = ScheduleLog(run.schedule_file, engine.shape, trainer.iteration, flags)
+        engine, iteration = trainer.engine, trainer.iteration
+        if isinstance(engine, AsyncEngine):  # noted before the run's configuration is another
+            flags = _flags(run, trainer) if iteration else 0
+            self._log = ScheduleLog(run.schedule_file, engine.shape, iteration, flags)
             engine.record(self._log)
+        super().__init__(run, trainer, resumed, lock, notes, origin)
 
     @property
     def ppo(self) -> PPO:
@@ -125,8 +125,10 @@ class Session(session.Session[PPO]):
         try:
             super().train([*callbacks, *stop], progress)
         finally:
-            if self._log is not None:
+            engine = self.ppo.engine
+            if self._log is not None and isinstance(engine, AsyncEngine):
                 self._log.close()
+                engine.record(None)
 
 
 class _StopAfter(Callback):
@@ -144,7 +146,8 @@ class _StopAfter(Callback):
 
 def _flags(run: Run, trainer: PPO) -> int:
     """What a schedule has to say of a run that is resumed."""
-    before = Config().replaced(read_run_config(Config, run.config_file))
+    kind = type(trainer.config)
+    before = kind().replaced(read_run_config(kind, run.config_file))
     free = {name: _value(trainer.config, name) for name in CHANGES_NOTHING}
     other = before.replaced(free) != trainer.config
     new = trainer.env.why_not_saved is not None

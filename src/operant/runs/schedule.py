@@ -4,8 +4,9 @@ Nothing else of such a run depends on time, so a run that follows the schedule o
 with the same weights. The file ``schedule.bin`` is appended to, little-endian:
 
 - a header of 32 bytes: ``OPSCHED1``, then uint32: steps of a rollout, rows, the most versions of
-  lag, parts that rows are collected in, 0, and the CRC-32 of all that;
-- a record for each rollout, in order: uint32 its number, uint16 how many slices follow, uint16
+  lag, parts that rows are collected in, flags of the record to come, and the CRC-32 of all that;
+- a record for each rollout, in order, from 0 on, or from a later one that says that those before
+  were lost: uint32 its number, uint16 how many slices follow, uint16
   flags, uint32 the CRC-32 of these and of the slices; then 8 bytes a slice: uint16 the part, uint16
   how many versions behind its weights were, uint32 the step from which on they acted.
 
@@ -15,6 +16,7 @@ A rollout whose weights did not change takes 20 bytes, any one at most
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 import zlib
@@ -25,8 +27,8 @@ from typing import NamedTuple
 
 from operant.toolchain.files import plain_descriptor, read_bounded
 
-MOST_BYTES = 1 << 28
-"""Of a file that is read: ten million rollouts of one part."""
+MOST_BYTES = 1 << 24
+"""Of a file that is read: 800,000 rollouts of one part. In memory it is 45 times as large."""
 _MAGIC = b"OPSCHED1"
 _HEADER = struct.Struct("<8s5I")
 _RECORD = struct.Struct("<IHH")
@@ -39,6 +41,7 @@ _WHY = {
     MISSING: "the schedule before it was lost",
 }
 """Flags of a rollout: what happened before it, when the run was resumed."""
+_KNOWN = NEW_EPISODES | OTHER_OPTIONS | MISSING
 
 
 class ScheduleError(ValueError):
@@ -64,18 +67,21 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True)
 class Schedule:
-    """The slices of each rollout, by its number from 0 on."""
+    """The slices of each rollout, by its number from `first` on."""
 
     shape: Shape
     rollouts: tuple[tuple[Slice, ...], ...]
     flags: tuple[int, ...] = ()
+    first: int = 0
+    coming: int = 0
+    """Flags of the rollout after the last."""
 
     def __len__(self) -> int:
         return len(self.rollouts)
 
     def why_not_followed(self) -> str | None:
         """Why a run cannot repeat it, as the end of a sentence; None: it can."""
-        for number, flag in enumerate(self.flags):
+        for number, flag in enumerate((*self.flags, self.coming), self.first):
             for bit, why in _WHY.items():
                 if flag & bit:
                     return f"it was resumed before iteration {number}, and {why}"
@@ -104,17 +110,26 @@ def _parsed(data: bytes, path: Path) -> tuple[Schedule, list[int]]:
         or _crc(data, size) != zlib.crc32(data[: _HEADER.size])
     ):
         raise ScheduleError(f"{path} is not a schedule of an asynchronous run, or it is damaged")
-    _, steps, rows, lag, parts, _ = _HEADER.unpack_from(data)
+    _, steps, rows, lag, parts, coming = _HEADER.unpack_from(data)
     shape = Shape(steps, rows, lag, parts)
     rollouts: list[tuple[Slice, ...]] = []
     flags: list[int] = []
     ends = [size]
-    while (found := _record(data, ends[-1], len(rollouts), shape)) is not None:
+    first = _first(data, size)
+    while (found := _record(data, ends[-1], first + len(rollouts), shape)) is not None:
         slices, flag, end = found
         rollouts.append(slices)
         flags.append(flag)
         ends.append(end)
-    return Schedule(shape, tuple(rollouts), tuple(flags)), ends
+    return Schedule(shape, tuple(rollouts), tuple(flags), first, coming & _KNOWN), ends
+
+
+def _first(data: bytes, start: int) -> int:
+    """Which rollout a schedule begins with: 0, if its first record does not say otherwise."""
+    if start + _RECORD.size > len(data):
+        return 0
+    number, _, flags = _RECORD.unpack_from(data, start)
+    return int(number) if flags & MISSING else 0
 
 
 def _crc(data: bytes, end: int) -> int:
@@ -140,10 +155,10 @@ def _record(
     slices = tuple(
         Slice(part, t, number - lag) for part, lag, t in _SLICE.iter_unpack(data[body:end])
     )
-    return (slices, flags, end) if _is_good(slices, number, shape) else None
+    return (slices, flags, end) if is_good(slices, number, shape) else None
 
 
-def _is_good(slices: Sequence[Slice], number: int, shape: Shape) -> bool:
+def is_good(slices: Sequence[Slice], number: int, shape: Shape) -> bool:
     """Whether a rollout can have come about so: every part from its first step on, with weights
     that are not too old and only get newer."""
     now: dict[int, Slice] = {}
@@ -152,7 +167,7 @@ def _is_good(slices: Sequence[Slice], number: int, shape: Shape) -> bool:
         follows = one.t == 0 if before is None else before.t < one.t < shape.num_steps
         newer = before is None or before.version < one.version
         lag = number - one.version
-        if not (follows and newer and one.part < shape.parts):
+        if not (follows and newer and 0 <= one.part < shape.parts):
             return False
         if one.version < 0 or not 0 <= lag <= shape.max_lag:
             return False
@@ -175,42 +190,62 @@ class ScheduleLog:
         shape: what the schedule is about.
         number: iterations that the run has behind it. What the file says of later ones is cut off;
             if it lacks some, or is no schedule of this shape, it begins anew with that noted.
-        flags: what happened when the run was resumed.
+        flags: what happened when the run was resumed. It is in the file at once, and stays there
+            when what came after it is cut off.
+
+    Raises:
+        ValueError: more iterations than a file can count.
     """
 
     def __init__(self, path: Path, shape: Shape, number: int = 0, flags: int = 0) -> None:
-        self._flags = flags
+        if not 0 <= number < 2**32:
+            raise ValueError(f"a schedule counts less than 2**32 iterations, got {number:,}")
+        self._path, self._shape, self._flags = path, shape, flags
         self._descriptor = plain_descriptor(path, os.O_RDWR | os.O_CREAT)
         try:
             keep = self._good_bytes(path, shape, number)
             os.ftruncate(self._descriptor, keep)
-            os.lseek(self._descriptor, 0, os.SEEK_END)
-            if not keep:
-                head = _HEADER.pack(_MAGIC, *shape, 0)
-                self._write(head + _CRC.pack(zlib.crc32(head)))
-                for k in range(number):  # unknown: that it was so, for a reader to refuse
-                    every = [Slice(part, 0, k) for part in range(shape.parts)]
-                    self._write(packed(k, every, MISSING))
+            if not keep and number:
+                self._flags |= MISSING
+            self._write_header()
         except BaseException:
             self.close()
             raise
 
     def _good_bytes(self, path: Path, shape: Shape, number: int) -> int:
-        """How much of the file is the schedule of the first `number` rollouts; 0: not all of it."""
+        """How much of the file is the schedule of the first `number` rollouts; 0: not all of it.
+        Flags of what is cut off are those of what is to come."""
         try:
             schedule, ends = _parsed(read_bounded(path, MOST_BYTES), path)
         except (OSError, ScheduleError):
             return 0
-        whole = number > 0 and schedule.shape == shape and len(schedule) >= number
-        return ends[number] if whole else 0
+        kept = number - schedule.first
+        if not (number > 0 and schedule.shape == shape and 0 < kept < len(ends)):
+            return 0
+        for flag in (*schedule.flags[kept:], schedule.coming):
+            self._flags |= flag
+        return ends[kept]
 
     def append(self, number: int, slices: Sequence[Slice]) -> None:
         """Write the record of a rollout. A kill afterwards loses nothing of it."""
-        self._write(packed(number, slices, self._flags))
-        self._flags = 0
+        end = os.fstat(self._descriptor).st_size
+        self._write(packed(number, slices, self._flags), end)
+        if self._flags:
+            self._flags = 0
+            self._write_header()
 
-    def _write(self, data: bytes) -> None:
-        os.write(self._descriptor, data)
+    def _write_header(self) -> None:
+        head = _HEADER.pack(_MAGIC, *self._shape, self._flags)
+        self._write(head + _CRC.pack(zlib.crc32(head)), 0)
+
+    def _write(self, data: bytes, place: int) -> None:
+        try:
+            if os.pwrite(self._descriptor, data, place) != len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+        except OSError:
+            if place:  # nothing of a record
+                os.ftruncate(self._descriptor, place)
+            raise
 
     def close(self) -> None:
         """Close the file; again is harmless."""

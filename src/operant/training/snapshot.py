@@ -48,6 +48,7 @@ _LARGEST_RETURN = float(np.finfo(np.float32).max)  # they are sums in float32
 def snapshot(trainer: Trainer) -> tuple[Arrays, dict[str, Any]]:
     """Everything about a trainer, as copies: arrays by file, and facts for JSON."""
     trainer.retract()
+    engine = trainer.shards.joined(trainer.state())  # first: it may refuse
     model = {name: _array(tensor) for name, tensor in trainer.policy.state_dict().items()}
     optimizer = {name: _array(tensor) for name, tensor in trainer.optimizer_tensors().items()}
     random = {"torch": _array(torch.get_rng_state()), "predict": _array(trainer.random.get_state())}
@@ -57,7 +58,7 @@ def snapshot(trainer: Trainer) -> tuple[Arrays, dict[str, Any]]:
         "model": model,
         "optimizer": optimizer,
         "environment": trainer.shards.joined(_env_state(trainer.env)),
-        "engine": trainer.shards.joined(trainer.state()),
+        "engine": engine,
         "random": random,
         **trainer.add_ons.state(),
     }

@@ -18,7 +18,9 @@ import torch
 from torch import Tensor
 
 from operant.buffers.rollout import RolloutBuffer
-from operant.ppo.engines.collector import Collected, Collector
+from operant.ppo.engines.collector import Collector
+from operant.ppo.engines.eager import slice_for
+from operant.ppo.engines.first_ready import MOST_GROUPS
 from operant.ppo.engines.in_flight import arrays_of, read_rollouts
 from operant.ppo.engines.published_weights import PublishedWeights, acting_copy
 from operant.ppo.job import HostEngine, Iteration, Job
@@ -50,12 +52,13 @@ class AsyncEngine:
         actor.use(learner.buffer)
         for buffer in ring:
             buffer.intrinsic = learner.buffer.intrinsic
+        self._ring, self._slice = ring, slice_for(self.job.policy)
         self._weights = PublishedWeights(self.job.policy)
         self.collector = Collector(actor, ring, self._weights)
         self.buffer: RolloutBuffer = learner.buffer
         """The rollout that is trained on."""
-        self._current: Collected | None = None
         self._end = 0
+        self._trained = -1  # the version that an update has made, until the next rollout
         self._figures: dict[str, float] = {}
         self._asked_at = time.perf_counter()
         self.note: Callable[[int, tuple[Slice, ...]], object] = _forget
@@ -73,9 +76,9 @@ class AsyncEngine:
         buffer, run = self.buffer, self.job.config.run
         return Shape(buffer.num_steps, buffer.num_envs, run.max_lag, self.actor.parts)
 
-    def record(self, log: ScheduleLog) -> None:
-        """Write the slices of each rollout to `log`."""
-        self.note = log.append
+    def record(self, log: ScheduleLog | None) -> None:
+        """Write the slices of each rollout to `log`; None: nowhere."""
+        self.note = _forget if log is None else log.append
 
     def follow(self, schedule: Schedule) -> None:
         """Act with the weights that `schedule` says, from the first rollout on.
@@ -83,8 +86,10 @@ class AsyncEngine:
         Raises:
             ValueError: it is of other rollouts than these.
         """
-        if schedule.shape._replace(parts=1) == self.shape._replace(parts=1):
-            self.actor.split(schedule.shape.parts)  # however many workers there are now
+        parts = schedule.shape.parts
+        possible = 1 <= parts <= min(MOST_GROUPS, schedule.shape.rows)
+        if possible and schedule.shape._replace(parts=1) == self.shape._replace(parts=1):
+            self.actor.split(parts)  # however many workers there are now
         if schedule.shape != self.shape:
             raise ValueError(
                 f"the schedule is one of {schedule.shape}, and this run has {self.shape}; follow "
@@ -102,18 +107,19 @@ class AsyncEngine:
         began = time.perf_counter()
         queue = len(self.collector.ready)
         # First, so that a collector that waits for memory finds these weights.
-        self._weights.publish(iteration, iteration - self.job.config.run.max_lag)
-        self._give_back()
-        self._current = found = self.collector.take(iteration, step, self._end)
+        self._publish(iteration)
+        self.collector.give_back()
+        found = self.collector.take(iteration, step, self._end)
         self.buffer = found.buffer
         self.learner.use(found.buffer)
         self.job.policy.eval()
+        waited = time.perf_counter() - began
         self._renew_values(stale_steps(found.slices, iteration, self.buffer.num_steps))
         self.note(iteration, found.slices)
         now = time.perf_counter()
         lag = lags(found.slices, iteration, self.buffer.num_steps)
         whole = max(now - self._asked_at, 1e-9)
-        idle = (found.idle, (now - began) / whole)
+        idle = (found.idle, waited / whole)
         self._figures = dict(zip(ASYNC_METRICS, (*lag, float(queue), *idle), strict=True))
         self._asked_at = now
         return found.episodes
@@ -127,21 +133,25 @@ class AsyncEngine:
         were, and 0.98 times so (means of 25 seeds)."""
         if not stale:
             return
-        job, buffer = self.job, self.buffer
+        buffer = self.buffer
         if isinstance(buffer.obs, Tensor):
-            values = job.value(buffer.obs[:stale].flatten(0, 1).to(job.device))
+            values = self._values(buffer.obs[:stale].flatten(0, 1))
             buffer.value[:stale] = values.view(stale, -1)
         else:  # stacks that are put together step by step
             for t in range(stale):
-                buffer.value[t] = job.value(buffer.obs[t].to(job.device))
+                buffer.value[t] = self._values(buffer.obs[t])
         if stale == buffer.num_steps:
-            buffer.last_value[:] = job.value(buffer.obs[-1].to(job.device))
-        buffer.fill_final_values(lambda final_obs: job.value(final_obs.to(job.device)))
+            buffer.last_value[:] = self._values(buffer.obs[-1])
+        buffer.fill_final_values(self._values)
 
-    def _give_back(self) -> None:
-        if self._current is not None:
-            self.collector.give_back(self._current.buffer)
-            self._current = None
+    def _values(self, obs: Tensor) -> Tensor:
+        """Values ``[B]`` of observations, a slice after the other."""
+        job, slices = self.job, torch.split(obs, self._slice)
+        return torch.cat([job.value(some.to(job.device)) for some in slices])
+
+    def _publish(self, version: int) -> None:
+        self._weights.publish(version, version - self.job.config.run.max_lag)
+        self._trained = -1
 
     def advantages(self) -> None:
         """See `Engine`."""
@@ -149,18 +159,23 @@ class AsyncEngine:
 
     def update(self, iteration: int, learning_rate: float, clip: float) -> dict[str, float]:
         """See `Engine`; with a figure for each of `ASYNC_METRICS`."""
-        return self.learner.update(iteration, learning_rate, clip) | self._figures
+        found = self.learner.update(iteration, learning_rate, clip)
+        self._trained = iteration + 1
+        return found | self._figures
 
     def expect(self, following: Iteration | None) -> None:
         """See `Engine`. What is begun needs no permission: it has a copy of the policy."""
 
     def retract(self, broken_off: bool = False) -> None:
         """Let the collector finish its rollout and rest, so that environments and rollouts can be
-        looked at; it goes on when the next rollout is asked for. If `broken_off`, it rests after
-        its step, and no rollout is kept."""
-        self.collector.rest(drop=broken_off)
+        looked at; it goes on when the next rollout is asked for. After an update the rest of the
+        rollout is played with what came of it: who changes the policy does so before. If
+        `broken_off`, it rests after its step, and no rollout is kept."""
         if broken_off:
-            self._give_back()
+            self._trained = -1
+        elif self._trained >= 0:
+            self._publish(self._trained)
+        self.collector.rest(drop=broken_off)
 
     # The learner's --------------------------------------------------------------------------
     def keep(self) -> None:
@@ -170,6 +185,7 @@ class AsyncEngine:
     def undo(self) -> None:
         """See `Engine`."""
         self.learner.undo()
+        self._trained = -1
 
     def timings(self) -> tuple[float, float, float] | None:
         """The calls take as long as the learner needs; collecting: as long as it waits."""
@@ -177,16 +193,18 @@ class AsyncEngine:
 
     # state ----------------------------------------------------------------------------------
     def state(self) -> dict[str, np.ndarray]:
-        """Of the learner, and the rollouts that are ready; to be called after `retract`."""
+        """Of the learner, and the rollouts that are ready; to be called after `retract`.
+
+        Raises what an environment raised after them: it would be saved past its failure."""
+        self.collector.check()
         return self.learner.state() | arrays_of(list(self.collector.ready))
 
     def set_state(self, state: dict[str, Any]) -> None:
         """See `Engine`."""
         self.learner.set_state(state)
-        self.collector.rest(drop=True)
-        self._give_back()
-        max_lag, free = self.job.config.run.max_lag, self.collector.free_buffer
-        self.collector.put_back(read_rollouts(state, max_lag, free, self.actor.parts))
+        self.retract(broken_off=True)
+        max_lag, memory = self.job.config.run.max_lag, iter(self._ring).__next__
+        self.collector.put_back(read_rollouts(state, max_lag, memory, self.actor.parts))
 
 
 def _forget(number: int, slices: tuple[Slice, ...]) -> None:
@@ -217,6 +235,7 @@ def acting_job(job: Job) -> Job:
         job,
         config=job.config.replaced({"run.threads": _acting_threads(job)}),
         policy=policy,
+        distribution=getattr(policy, "distribution", None) or job.distribution,
         optimizer=Adam(policy.parameters(), job.config.ppo.adam_eps),
         obs_normalizer=getattr(policy, "obs_normalizer", None),
         return_normalizer=None,

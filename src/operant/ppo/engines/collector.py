@@ -52,7 +52,9 @@ class Collector:
     ) -> None:
         self._actor, self._weights = actor, weights
         self._stream = OwnStream(actor.job.device)
+        self._ring = tuple(ring)
         self._free, self.ready = deque(ring), deque[Collected]()
+        self._taken: RolloutBuffer | None = None
         self._change = threading.Condition()
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -68,16 +70,20 @@ class Collector:
     def take(self, number: int, step: int, end: int) -> Collected:
         """Wait for rollout `number`, which begins at step `step`; those up to `end` are collected
         meanwhile. What the collector raised is raised here, when all before it were taken."""
+        if self._resting:  # Ctrl-C came within `rest`
+            self.rest(self._dropping)
         with self._change:
             if self._end != end:
                 self._end = end
                 self._change.notify_all()
-        if self._thread is None:
+        if not (self._thread is not None and self._thread.is_alive()) and self._error is None:
             self._start(number, step)
         with self._change:
             self._change.wait_for(lambda: self.ready or self._error is not None)
             if self.ready:
-                return self.ready.popleft()
+                found = self.ready.popleft()
+                self._taken = found.buffer
+                return found
             assert self._error is not None
             error, self._error = self._error, None
         self.rest()
@@ -86,7 +92,7 @@ class Collector:
     def _start(self, number: int, step: int) -> None:
         """Go on with `number`, or after the rollouts that are ready."""
         if self.ready and self.ready[0].number != number:  # someone went back, or on
-            self._forget()
+            self._drop_all()
         first = number + len(self.ready)
         if self.ready and first >= self._end:
             return
@@ -96,15 +102,22 @@ class Collector:
         )
         self._thread.start()
 
-    def give_back(self, buffer: RolloutBuffer) -> None:
-        """What is in it was trained on."""
+    def give_back(self) -> None:
+        """The rollout that was taken last was trained on."""
         with self._change:
-            self._free.append(buffer)
+            taken, self._taken = self._taken, None
+            if taken is not None:
+                self._free.append(taken)
             self._change.notify_all()
+
+    def check(self) -> None:
+        """Raise what the collector raised and `take` has not yet: the environments are past it."""
+        if self._error is not None:
+            raise self._error
 
     def rest(self, drop: bool = False) -> None:
         """Return when no thread collects any more: after the rollout that it is at, which is kept,
-        or after the step, if all rollouts are to be dropped.
+        or after the step, if all rollouts are to be dropped, the one that was taken as well.
 
         Ctrl-C is raised afterwards: nobody else may use the environments before.
         """
@@ -119,24 +132,26 @@ class Collector:
                 break
             except KeyboardInterrupt as error:
                 interrupted = error
-        self._thread, self._resting = None, False
+        self._thread = None
         if self._dropping:
-            self._forget()
-            self._error, self._dropping = None, False
+            self._drop_all()
+            self._error = None
+        self._dropping = False
+        self._resting = False  # last: `take` ends what Ctrl-C broke off
         if interrupted is not None:
             raise interrupted
 
-    def _forget(self) -> None:
-        self._free.extend(one.buffer for one in self.ready)
+    def _drop_all(self) -> None:
+        """Forget all rollouts: the whole ring is free, whatever Ctrl-C broke off."""
         self.ready.clear()
+        self._taken, self._free = None, deque(self._ring)
 
     def put_back(self, rollouts: Sequence[Collected]) -> None:
-        """Rollouts of a checkpoint, in buffers that `free_buffer` gave."""
+        """Rollouts of a checkpoint, in buffers of the ring, instead of all that there were."""
+        self._drop_all()
+        used = {id(one.buffer) for one in rollouts}
+        self._free = deque(buffer for buffer in self._ring if id(buffer) not in used)
         self.ready.extend(rollouts)
-
-    def free_buffer(self) -> RolloutBuffer:
-        """One of the ring that nobody uses."""
-        return self._free.popleft()
 
     # The thread that collects ---------------------------------------------------------------
     def _run(self, number: int, step: int) -> None:

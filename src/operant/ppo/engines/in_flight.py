@@ -10,7 +10,7 @@ import numpy as np
 from operant.buffers.frame_rollout import FrameRollout
 from operant.buffers.rollout import RolloutBuffer
 from operant.ppo.engines.collector import Collected
-from operant.runs.schedule import Slice
+from operant.runs.schedule import Shape, Slice, is_good
 from operant.training.episodes import Episodes
 
 _LATER = frozenset(("advantage", "target"))
@@ -46,7 +46,7 @@ def read_rollouts(
 
     Args:
         state: from `arrays_of`, or from anyone.
-        most: so many there may be.
+        most: so many there may be, and so many versions behind their weights.
         memory: gives the buffer of each.
         parts: that rows are collected in.
 
@@ -67,7 +67,8 @@ def read_rollouts(
         }
         _fill(buffer, own)
         episodes = _episodes(own, buffer)
-        slices = _slices(own, buffer, first + k, parts)
+        shape = Shape(buffer.num_steps, buffer.num_envs, most, parts)
+        slices = _slices(own, first + k, shape)
         found.append(Collected(first + k, buffer, episodes, slices, 0.0))
     return found
 
@@ -75,17 +76,17 @@ def read_rollouts(
 def _fill(buffer: RolloutBuffer, own: Mapping[str, Any]) -> None:
     for name, array in _kept(buffer).items():
         array[...] = _array(own, name, array.shape, array.dtype)
-    place = np.asarray(own.get("final_place", ()))
-    wanted = (len(place), *buffer.final_obs.shape[1:])
+    count = _count(own, "final_place")
+    wanted = (count, *buffer.final_obs.shape[1:])
     final_obs = _array(own, "final_obs", wanted, buffer.final_obs.dtype)
-    place = _array(own, "final_place", (len(place),), np.dtype("i8"))
+    place = _array(own, "final_place", (count,), np.dtype("i8"))
     if len(place) and not (place.min() >= 0 and place.max() < len(buffer)):
         raise ValueError(f"final_place must be samples of a rollout, 0 to {len(buffer) - 1}")
     buffer.set_final_obs(place.copy(), final_obs.copy())
 
 
 def _episodes(own: Mapping[str, Any], buffer: RolloutBuffer) -> Episodes:
-    count = len(np.atleast_1d(own.get("episodes.returns", ())))
+    count = _count(own, "episodes.returns")
     arrays = {
         name: _array(own, f"episodes.{name}", (count,), np.dtype(kind))
         for name, kind in _EPISODES.items()
@@ -96,19 +97,18 @@ def _episodes(own: Mapping[str, Any], buffer: RolloutBuffer) -> Episodes:
     return Episodes(**arrays)
 
 
-def _slices(
-    own: Mapping[str, Any], buffer: RolloutBuffer, number: int, parts: int
-) -> tuple[Slice, ...]:
-    rows = np.asarray(own.get("slices", ()))
-    rows = _array(own, "slices", (len(rows), len(Slice._fields)), np.dtype("i8"))
-    slices = tuple(Slice(*row) for row in rows.tolist())
-    good = all(
-        0 <= one.part < parts and 0 <= one.t < buffer.num_steps and 0 <= one.version <= number
-        for one in slices
-    )
-    if not good or {one.part for one in slices} != set(range(parts)):
+def _slices(own: Mapping[str, Any], number: int, shape: Shape) -> tuple[Slice, ...]:
+    size = (_count(own, "slices"), len(Slice._fields))
+    slices = tuple(Slice(*row) for row in _array(own, "slices", size, np.dtype("i8")).tolist())
+    if not is_good(slices, number, shape):
         raise ValueError("slices must be the parts, steps and versions of a rollout")
     return slices
+
+
+def _count(own: Mapping[str, Any], name: str) -> int:
+    """Entries of an array; 0 where it is none, for `_array` to refuse."""
+    found = own.get(name)
+    return len(found) if isinstance(found, np.ndarray) and found.ndim else 0
 
 
 def _array(
