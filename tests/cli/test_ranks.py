@@ -170,7 +170,7 @@ def make_env():
 
 
 def test_why_a_rank_cannot_begin(tmp_path: Path, monkeypatch: Any, capfd: Any) -> None:
-    monkeypatch.setattr(launch_ranks, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(launch_ranks, "_PATIENCE_S", 2.0)  # rank 0 may be about to say it
     file = tmp_path / "level.py"
     file.write_text(MAKE_ENV)
     with pytest.raises(typer.Exit) as ended:

@@ -141,9 +141,9 @@ class _Ranks:
 
     def unsaid(self, store: Any, attempt: int) -> str:
         """Why they failed, where rank 0, which speaks for all, was killed; else empty."""
-        from operant.training.ranks import reason_noted
+        from operant.training.ranks import reason_noted, said_noted
 
-        if self._failed.get(0, -1) >= 0:
+        if self._failed.get(0, -1) >= 0 or said_noted(store, attempt):
             return ""
         rank, code = next(item for item in self._failed.items() if item[1])
         reason = reason_noted(store, attempt, rank)

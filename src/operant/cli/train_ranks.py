@@ -128,11 +128,13 @@ def follow(session: Following) -> None:
 @contextmanager
 def rank_errors() -> Iterator[None]:
     """End with a sentence where training cannot go on because of a rank."""
-    from operant.training.ranks import RankError
+    from operant.training.ranks import RankError, note_said
 
     try:
         yield
     except RankError as error:
         text = printable(f"operant: {error}")
         errors.print(text, style="red", markup=False, highlight=False, soft_wrap=True)
+        if not own_rank() and LAUNCHER_PIPE in os.environ:  # it may be killed before it has ended
+            note_said()
         raise typer.Exit(3 if error.not_finite else 1) from None

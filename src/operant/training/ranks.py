@@ -221,6 +221,17 @@ def note_reason(rank: int, reason: str) -> None:
         group.failed(f"stopped: {reason}")
 
 
+def note_said() -> None:
+    """Tell the process that started this one that the user has been told why all end."""
+    with suppress(RuntimeError):
+        note(f"said/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", "yes")
+
+
+def said_noted(store: Any, attempt: int) -> bool:
+    """Whether `note_said` was called on that attempt, for the holder of the store."""
+    return bool(store.check([f"{_NOTE}said/{attempt}"]))
+
+
 def reason_noted(store: Any, attempt: int, rank: int) -> str:
     """What `note_reason` said on that attempt, for the holder of the store; empty if nothing."""
     key = f"{_NOTE}reason/{attempt}/{rank}"
